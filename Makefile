@@ -1,0 +1,57 @@
+# The verbs of this project. Each one makes the virtual environment it needs.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
+ONLY   ?=
+COUNT  ?=
+SEED   ?=
+WORKERS ?= 2
+
+.PHONY: demo test check format torture bench docs lock clean
+
+demo: $(VENV)/.run
+	$(BIN)/sapwood demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+torture: $(VENV)/.dev
+	SAPWOOD_TORTURE=full SAPWOOD_TORTURE_COUNT=$(COUNT) SAPWOOD_TORTURE_SEED=$(SEED) \
+	  $(BIN)/python -m pytest -m torture -p no:randomly $(if $(ONLY),-k $(ONLY))
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks $(ONLY)
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m pdoc --output-directory build/docs sapwood
+
+# Lock files name no hosts; run this after a change to the dependencies.
+lock:
+	$(PYTHON) -m venv build/lock && build/lock/bin/pip --quiet install uv
+	UV="build/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet" && \
+	  $$UV pyproject.toml --group build -o requirements/run.txt && \
+	  $$UV pyproject.toml --all-extras --group build --group dev -c requirements/run.txt -o requirements/dev.txt
+
+$(VENV)/.run: requirements/run.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --require-hashes --requirement requirements/run.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.run
+	$(PIP) install --require-hashes --requirement requirements/dev.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist torture-results .mypy_cache .ruff_cache .pytest_cache .hypothesis

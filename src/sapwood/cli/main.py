@@ -1,0 +1,52 @@
+"""`sapwood`: finds the command, runs it, and turns every typed error into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from sapwood.errors import SapwoodError
+from sapwood.version import __version__
+
+# Name -> (module below sapwood.cli.commands, one line for --help). A module is imported when its command runs.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "Build, show, rebuild and verify a small tree, offline."),
+}
+
+EXIT_CODES = "Exit codes: 0 fine, 1 the answer is no, 2 usage, 3 not found, 4 could not do it."
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports only the one that is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"sapwood.cli.commands.{COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.command(cls=LazyGroup, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sapwood", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Run multi-agent workflows, hand each agent exactly the context it should get, and prove what happened."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    try:
+        cli.main(args=None if arguments is None else list(arguments), prog_name="sapwood")
+    except SapwoodError as error:
+        click.echo(f"sapwood: {error}", err=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,65 @@
+"""The real clock, real entropy, and the factory that mints keys from them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from sapwood.core.keys import MAX_DEPTH, ArtifactKey, next_ulid, ulid_text
+from sapwood.errors import KeyTooDeep
+
+ENTROPY_BYTES = 10
+
+
+def now_ms() -> int:
+    """Return the milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class KeyFactory:
+    """Mints keys that strictly increase within this process, in every thread and whatever the clock does."""
+
+    def __init__(self, clock: Callable[[], int] = now_ms, entropy: Callable[[int], bytes] = os.urandom) -> None:
+        self._clock = clock
+        self._entropy = entropy
+        self._lock = threading.Lock()
+        self._last: int | None = None
+        self._pid = os.getpid()
+
+    def root(self) -> ArtifactKey:
+        """Return a new root key."""
+        return ArtifactKey.unchecked("ak:" + self.segment())
+
+    def child(self, parent: ArtifactKey) -> ArtifactKey:
+        """Return a new key directly below `parent`."""
+        if len(parent.text) >= 27 * MAX_DEPTH:
+            raise KeyTooDeep(parent.depth + 1, MAX_DEPTH)
+        return ArtifactKey.unchecked(f"{parent.text}/{self.segment()}")
+
+    def root_at(self, time_ms: int) -> ArtifactKey:
+        """Return a new root key whose time is `time_ms`: the key of something that is that old."""
+        return ArtifactKey.unchecked("ak:" + ulid_text(next_ulid(None, time_ms, self._entropy(ENTROPY_BYTES))))
+
+    def segment(self) -> str:
+        """Return a new ULID, greater than every one before it."""
+        return ulid_text(self.number())
+
+    def number(self) -> int:
+        """Return a new ULID as a number, greater than every one before it."""
+        with self._lock:
+            if self._pid != os.getpid():
+                self._start_over_after_fork()
+            clock_ms = self._clock()
+            last = self._last
+            fresh = last is None or clock_ms > last >> 80
+            number = next_ulid(last, clock_ms, self._entropy(ENTROPY_BYTES) if fresh else b"")
+            self._last = number
+            return number
+
+    def _start_over_after_fork(self) -> None:
+        """Leave the parent's series, so that no key is minted in both processes."""
+        self._pid = os.getpid()
+        if self._last is not None:
+            self._last = next_ulid(None, (self._last >> 80) + 1, self._entropy(ENTROPY_BYTES))

@@ -1,0 +1,1 @@
+"""The four specifications as pure functions: values in, values out."""

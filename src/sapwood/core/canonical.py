@@ -1,0 +1,155 @@
+"""JSON value -> canonical bytes: one value, one text, one hash.
+
+Keys in code point order, no white space, the shortest number that reads back to the same double. `msgspec` writes
+the bytes; this module refuses what has no canonical form and rewrites the few floats it prints differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from sapwood.errors import NotCanonical
+
+MAX_NESTING: Final = 128
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_EXACT_BELOW = 2.0**53
+_DIGITS_AT_ONCE = 4000  # below the interpreter's limit for turning integers into text
+_HUGE = 10**_DIGITS_AT_ONCE
+
+
+class _Refused(Exception):
+    """Some value has no canonical form; `_culprit` finds out which."""
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return the canonical JSON of `value`; raise NotCanonical with the path of the first value that has none."""
+    try:
+        return _encode(_normal(value, 0))
+    except (_Refused, UnicodeEncodeError):
+        raise next(_culprits(value, "$", 0)) from None
+
+
+def _normal(value: Any, depth: int) -> Any:
+    """Return `value` in the form that the encoder prints canonically, itself where nothing had to change."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return value
+    if kind is int:
+        return value if -_HUGE < value < _HUGE else msgspec.Raw(_integer_text(value).encode())
+    if kind is float:
+        return _number(value)
+    if kind is dict:
+        return _normal_dict(value, depth + 1)
+    if kind is list or kind is tuple:
+        return _normal_list(value, depth + 1)
+    raise _Refused
+
+
+def _normal_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    if depth > MAX_NESTING:
+        raise _Refused
+    changed = None
+    for key, item in value.items():
+        if type(key) is not str:
+            raise _Refused
+        kind = type(item)
+        if kind is str or kind is bool or item is None:
+            continue
+        normal = _normal(item, depth)
+        if normal is not item:
+            if changed is None:
+                changed = dict(value)
+            changed[key] = normal
+    return value if changed is None else changed
+
+
+def _normal_list(value: list[Any] | tuple[Any, ...], depth: int) -> list[Any] | tuple[Any, ...]:
+    if depth > MAX_NESTING:
+        raise _Refused
+    changed = None
+    for index, item in enumerate(value):
+        kind = type(item)
+        if kind is str or kind is bool or item is None:
+            continue
+        normal = _normal(item, depth)
+        if normal is not item:
+            if changed is None:
+                changed = list(value)
+            changed[index] = normal
+    return value if changed is None else changed
+
+
+def _number(value: float) -> Any:
+    size = abs(value)
+    if size < _EXACT_BELOW and value.is_integer():
+        return int(value)  # -0.0 becomes 0
+    if 1e-5 <= size < _EXACT_BELOW:
+        return value
+    if not size <= 1.7976931348623157e308:
+        raise _Refused  # NaN fails every comparison
+    if 1e-6 <= size < 1e21:
+        return msgspec.Raw(_positional(value).encode())
+    return value
+
+
+def _positional(value: float) -> str:
+    """Return the shortest digits of `value`, whose repr has an exponent or a fraction of zero, without either."""
+    sign = "-" if value < 0 else ""
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = whole + fraction
+    point = len(whole) + int(exponent or 0)
+    if point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    if point >= len(digits):
+        return sign + digits + "0" * (point - len(digits))
+    return sign + digits[:point]  # repr ended in ".0"
+
+
+def _integer_text(value: int) -> str:
+    if value < 0:
+        return "-" + _integer_text(-value)
+    parts = []
+    while value >= _HUGE:
+        value, low = divmod(value, _HUGE)
+        parts.append(f"{low:0{_DIGITS_AT_ONCE}d}")
+    parts.append(str(value))
+    return "".join(reversed(parts))
+
+
+def _culprits(value: Any, path: str, depth: int) -> Iterator[NotCanonical]:
+    kind = type(value)
+    if kind in (dict, list, tuple) and depth >= MAX_NESTING:
+        yield NotCanonical(path, f"nested more than {MAX_NESTING} levels deep")
+    elif kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                yield NotCanonical(path, f"a key of type {type(key).__name__}; keys are strings")
+                continue
+            step = f"{path}.{key}" if key.isidentifier() else f"{path}[{key!a}]"
+            if not _is_unicode(key):
+                yield NotCanonical(step, "a lone surrogate in the key")
+            yield from _culprits(item, step, depth + 1)
+    elif kind is list or kind is tuple:
+        for index, item in enumerate(value):
+            yield from _culprits(item, f"{path}[{index}]", depth + 1)
+    elif kind is str:
+        if not _is_unicode(value):
+            yield NotCanonical(path, "a lone surrogate in the text")
+    elif kind is float:
+        if not abs(value) <= 1.7976931348623157e308:
+            yield NotCanonical(path, f"{value} is not a JSON number")
+    elif kind is not int and kind is not bool and value is not None:
+        yield NotCanonical(path, f"{kind.__name__} is not a JSON type")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

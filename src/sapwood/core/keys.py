@@ -1,0 +1,164 @@
+"""ArtifactKey: where an artifact stands in its tree, and when it was made.
+
+`ak:` and 1 to 64 ULID segments joined by `/`. A segment is 128 bits as 26 upper-case Crockford digits: 48 bits of
+milliseconds, 80 bits of randomness. Sorting whole keys gives depth-first order, each parent before its children.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from sapwood.errors import ClockOutOfRange, InvalidKey, KeyTooDeep
+
+MAX_DEPTH: Final = 64
+SEGMENT_BYTES: Final = 16
+MAX_TIME_MS: Final = 2**48 - 1
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
+_VALUES = {digit: value for value, digit in enumerate(_CROCKFORD)}
+_SEGMENT = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
+_KEY = re.compile(f"ak:{_SEGMENT}(?:/{_SEGMENT})*")
+_ENTROPY_BITS = 80
+
+
+def next_ulid(last: int | None, now_ms: int, entropy: bytes) -> int:
+    """Return the ULID after `last` at `now_ms`, as a number: always greater than `last`, whatever the clock does."""
+    if last is not None and now_ms <= last >> _ENTROPY_BITS:
+        number = last + 1  # the random part counts up; its overflow is the next millisecond
+    else:
+        number = max(now_ms, 0) << _ENTROPY_BITS | int.from_bytes(entropy, "big")
+    if number >> 128:
+        raise ClockOutOfRange(now_ms)
+    return number
+
+
+def ulid_text(number: int) -> str:
+    """Return the 26 digits of a ULID given as a number below 2**128."""
+    pairs = _PAIRS
+    return (
+        pairs[number >> 120]
+        + pairs[number >> 110 & 1023]
+        + pairs[number >> 100 & 1023]
+        + pairs[number >> 90 & 1023]
+        + pairs[number >> 80 & 1023]
+        + pairs[number >> 70 & 1023]
+        + pairs[number >> 60 & 1023]
+        + pairs[number >> 50 & 1023]
+        + pairs[number >> 40 & 1023]
+        + pairs[number >> 30 & 1023]
+        + pairs[number >> 20 & 1023]
+        + pairs[number >> 10 & 1023]
+        + pairs[number & 1023]
+    )
+
+
+def ulid_number(segment: str) -> int:
+    """Return the number of a valid segment."""
+    number = 0
+    for digit in segment:
+        number = number << 5 | _VALUES[digit]
+    return number
+
+
+class ArtifactKey:
+    """A valid key; immutable, hashable, ordered by its text."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str) or not _KEY.fullmatch(text):
+            raise InvalidKey(text)
+        depth = len(text) // 27
+        if depth > MAX_DEPTH:
+            raise KeyTooDeep(depth, MAX_DEPTH)
+        object.__setattr__(self, "text", text)
+
+    @classmethod
+    def unchecked(cls, text: str) -> ArtifactKey:
+        """Wrap a text that is known to be a valid key, because this program made or checked it."""
+        key = cls.__new__(cls)
+        object.__setattr__(key, "text", text)
+        return key
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> ArtifactKey:
+        """Read a key from its stored form, 16 bytes a segment."""
+        depth, rest = divmod(len(packed), SEGMENT_BYTES)
+        if rest or not 1 <= depth <= MAX_DEPTH:
+            raise InvalidKey(packed)
+        numbers = (int.from_bytes(packed[at : at + 16], "big") for at in range(0, len(packed), SEGMENT_BYTES))
+        return cls.unchecked("ak:" + "/".join(map(ulid_text, numbers)))
+
+    def pack(self) -> bytes:
+        """Return the stored form: 16 bytes a segment, in the same order as the text."""
+        return b"".join(ulid_number(segment).to_bytes(16, "big") for segment in self.segments)
+
+    def child(self, segment: str) -> ArtifactKey:
+        """Return the key of a child with this segment."""
+        if self.depth >= MAX_DEPTH:
+            raise KeyTooDeep(self.depth + 1, MAX_DEPTH)
+        return ArtifactKey(f"{self.text}/{segment}")
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        return tuple(self.text[3:].split("/"))
+
+    @property
+    def depth(self) -> int:
+        return len(self.text) // 27
+
+    @property
+    def parent(self) -> ArtifactKey | None:
+        return ArtifactKey.unchecked(self.text[:-27]) if len(self.text) > 29 else None
+
+    @property
+    def root(self) -> ArtifactKey:
+        return ArtifactKey.unchecked(self.text[:29])
+
+    @property
+    def last_segment(self) -> str:
+        return self.text[-26:]
+
+    @property
+    def time_ms(self) -> int:
+        """When the artifact was made, in milliseconds since 1970."""
+        return ulid_number(self.text[-26:-16])
+
+    def is_ancestor_of(self, other: ArtifactKey) -> bool:
+        return other.text.startswith(self.text + "/")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"an ArtifactKey never changes: cannot set {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"an ArtifactKey never changes: cannot delete {name}")
+
+    def __reduce__(self) -> tuple[type[ArtifactKey], tuple[str]]:
+        return ArtifactKey, (self.text,)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return self.text == other.text if isinstance(other, ArtifactKey) else NotImplemented
+
+    def __lt__(self, other: ArtifactKey) -> bool:
+        return self.text < other.text if isinstance(other, ArtifactKey) else NotImplemented
+
+    def __le__(self, other: ArtifactKey) -> bool:
+        return self.text <= other.text if isinstance(other, ArtifactKey) else NotImplemented
+
+    def __gt__(self, other: ArtifactKey) -> bool:
+        return self.text > other.text if isinstance(other, ArtifactKey) else NotImplemented
+
+    def __ge__(self, other: ArtifactKey) -> bool:
+        return self.text >= other.text if isinstance(other, ArtifactKey) else NotImplemented
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"ArtifactKey({self.text!r})"
