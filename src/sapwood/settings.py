@@ -1,0 +1,99 @@
+"""Settings enter once: flags over `SAPWOOD_*` variables over `sapwood.toml` over defaults, as one frozen value."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from sapwood.errors import InvalidSettings
+
+FILE_NAME = "sapwood.toml"
+VARIABLE_PREFIX = "SAPWOOD_"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the parts of the program are told; each part gets only what it needs."""
+
+    project: Path = Path()
+    store: str = ".sapwood/sapwood.db"
+    """Where runs are kept: a path below the project, an absolute path, or later a PostgreSQL address."""
+    provider: str = "scripted"
+    provider_options: Mapping[str, Any] = field(default_factory=dict)
+    template_roots: tuple[str, ...] = ()
+    """Directories of templates beyond the packaged ones and the project's own `templates/`."""
+    tokenizer: str = "chars/4"
+    phases: Mapping[str, Any] = field(default_factory=dict)
+    """Overrides of the phase manifests, by phase number."""
+    handoff: Mapping[str, Any] = field(default_factory=dict)
+    """Overrides of the handoff policy's bounds."""
+    ingest: Mapping[str, Any] = field(default_factory=dict)
+    prices: Mapping[str, Any] = field(default_factory=dict)
+    """Cost per million tokens, by model: `{input = 3.0, output = 15.0}`."""
+    log_level: str = "warning"
+
+    @property
+    def store_path(self) -> str:
+        """The store's address, with a relative path taken from the project."""
+        return self.store if "://" in self.store else str(self.project / self.store)
+
+    @classmethod
+    def read(cls, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+        """Merge the four sources; raise InvalidSettings with the source, the name and what is allowed."""
+        given = {name: value for name, value in flags.items() if value is not None}
+        project = Path(given.get("project") or environ.get(VARIABLE_PREFIX + "PROJECT") or ".")
+        merged = {
+            **_from_file(project / FILE_NAME),
+            **_from_environ(environ),
+            **{name: _checked("flag", name, value) for name, value in given.items()},
+        }
+        return cls(**{**merged, "project": project})
+
+
+_KINDS = {"Path": str, "str": str, "tuple[str, ...]": tuple, "Mapping[str, Any]": dict}
+_FIELDS: dict[str, type] = {entry.name: _KINDS[str(entry.type)] for entry in fields(Settings)}
+_WORDS: dict[type, str] = {str: "text", tuple: "a list of texts", dict: "a table"}
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_bytes().decode()
+        values = tomllib.loads(text)
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidSettings(str(path), f"cannot be read: {error}") from None
+    return {name: _checked(str(path), name, value) for name, value in values.items()}
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Take the variables that hold text or a list (separated by `:`); tables belong in the file."""
+    found: dict[str, Any] = {}
+    for name, kind in _FIELDS.items():
+        text = environ.get(VARIABLE_PREFIX + name.upper())
+        if text and kind is not dict:
+            value = text.split(":") if kind is tuple else text
+            found[name] = _checked("environment", VARIABLE_PREFIX + name.upper(), value, name)
+    return found
+
+
+def _checked(source: str, shown: str, value: Any, name: str = "") -> Any:
+    name = name or shown
+    where = f"{shown} ({source})"
+    kind = _FIELDS.get(name)
+    if kind is None:
+        near = difflib.get_close_matches(name, _FIELDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(_FIELDS))}"
+        raise InvalidSettings(where, f"unknown; {hint}")
+    if kind is tuple and isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    if kind is tuple or not isinstance(value, Path if name == "project" and isinstance(value, Path) else kind):
+        raise InvalidSettings(where, f"expected {_WORDS[kind]}, got {type(value).__name__}")
+    if name == "log_level" and value not in LOG_LEVELS:
+        raise InvalidSettings(where, f"{value!r} is none of {', '.join(LOG_LEVELS)}")
+    return value

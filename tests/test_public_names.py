@@ -1,0 +1,32 @@
+"""The public names are a list, and this test reads the list."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+
+import sapwood
+from sapwood import errors
+
+
+def test_every_public_name_is_listed_and_every_listed_name_is_there() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(sapwood.__path__)}
+    public = {name for name in vars(sapwood) if not name.startswith("_")} | {"__version__"}
+    assert set(sapwood.__all__) == public - (modules - set(sapwood.__all__))
+    assert list(sapwood.__all__) == sorted(sapwood.__all__)
+
+
+def test_every_error_is_public_and_drawn_in_the_tree() -> None:
+    drawn = {word for word in errors.__doc__.split() if word.isidentifier()} if errors.__doc__ else set()
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, errors.SapwoodError):
+            assert name in sapwood.__all__, f"{name} is not public"
+            assert name in drawn, f"{name} is missing from the drawing in errors.py"
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = ("apsw", "dbos", "jinja2", "rich", "sqlalchemy", "yaml", "asyncio", "pyfastcdc", "splintr")
+    code = f"import sys, sapwood; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,57 @@
+"""Settings: which source wins, and what a mistake says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sapwood.errors import InvalidSettings
+from sapwood.settings import Settings
+
+
+def write_toml(folder: Path, text: str) -> None:
+    (folder / "sapwood.toml").write_text(text)
+
+
+def test_defaults_stand_when_nothing_is_given(tmp_path: Path) -> None:
+    settings = Settings.read({"project": str(tmp_path)}, {})
+    assert settings.store_path == str(tmp_path / ".sapwood/sapwood.db")
+    assert settings.provider == "scripted"
+
+
+def test_flags_win_over_variables_over_the_file(tmp_path: Path) -> None:
+    write_toml(tmp_path, 'store = "file.db"\nprovider = "file"\nlog_level = "debug"')
+    environ = {"SAPWOOD_STORE": "variable.db", "SAPWOOD_PROVIDER": "variable"}
+    settings = Settings.read({"project": str(tmp_path), "store": "/flag.db"}, environ)
+    assert (settings.store_path, settings.provider, settings.log_level) == ("/flag.db", "variable", "debug")
+
+
+def test_a_flag_that_was_not_given_hides_nothing(tmp_path: Path) -> None:
+    write_toml(tmp_path, 'store = "file.db"')
+    assert Settings.read({"project": str(tmp_path), "store": None}, {}).store == "file.db"
+
+
+def test_lists_in_variables_are_separated_by_colons(tmp_path: Path) -> None:
+    settings = Settings.read({"project": str(tmp_path)}, {"SAPWOOD_TEMPLATE_ROOTS": "a:b"})
+    assert settings.template_roots == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        ('stroe = "x"', "did you mean store?"),
+        ("store = 7", "expected text, got int"),
+        ('template_roots = ["a", 1]', "expected a list of texts"),
+        ('log_level = "loud"', "none of debug, info"),
+        ("store = ", "cannot be read"),
+        ("\x00", "cannot be read"),
+    ],
+)
+def test_a_mistake_names_the_file_and_what_is_allowed(tmp_path: Path, toml: str, expected: str) -> None:
+    write_toml(tmp_path, toml)
+    with pytest.raises(InvalidSettings) as caught:
+        Settings.read({"project": str(tmp_path)}, {})
+    assert expected in str(caught.value)
+    assert "sapwood.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
