@@ -12,6 +12,8 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.template import TemplateId
 from sapwood.errors import (
     ClockOutOfRange,
+    EngineBusy,
+    EngineStuck,
     InvalidInput,
     InvalidKey,
     InvalidSettings,
@@ -20,6 +22,7 @@ from sapwood.errors import (
     KeyTooDeep,
     NotCanonical,
     NotFound,
+    RunBusy,
     SapwoodError,
 )
 from sapwood.version import __version__
@@ -27,6 +30,8 @@ from sapwood.version import __version__
 __all__ = [
     "ArtifactKey",
     "ClockOutOfRange",
+    "EngineBusy",
+    "EngineStuck",
     "InvalidInput",
     "InvalidKey",
     "InvalidSettings",
@@ -36,6 +41,7 @@ __all__ = [
     "KeyTooDeep",
     "NotCanonical",
     "NotFound",
+    "RunBusy",
     "SapwoodError",
     "TemplateId",
     "__version__",

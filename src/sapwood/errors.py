@@ -9,7 +9,10 @@ SapwoodError
 │   ├─ NotCanonical            a value that has no canonical JSON form
 │   └─ InvalidSettings         a flag, variable or file of the configuration
 ├─ NotFound                    what was asked for is not there                        exit code 3
-└─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
+├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
+├─ EngineBusy                  this process already has an engine                     exit code 4
+├─ EngineStuck                 a run asks for a visit that has ended                  exit code 4
+└─ RunBusy                     another live process is at this run                    exit code 4
 
 Each message is one line: what happened, where, and what was expected or what to do. The facts are attributes.
 """
@@ -84,6 +87,25 @@ class ClockOutOfRange(SapwoodError):
     def __init__(self, now_ms: int) -> None:
         super().__init__(f"the clock shows {now_ms} ms, outside what a key can carry; set the machine's clock")
         self.now_ms = now_ms
+
+
+class EngineBusy(SapwoodError):
+    def __init__(self) -> None:
+        super().__init__("this process already has an engine running; close it first, or give it this run too")
+
+
+class EngineStuck(SapwoodError):
+    def __init__(self, run: str, visit: str) -> None:
+        super().__init__(f"run {run} asks again for {visit}, which has ended; resume the run, and report this")
+        self.run = run
+        self.visit = visit
+
+
+class RunBusy(SapwoodError):
+    def __init__(self, run: str, owner: str) -> None:
+        super().__init__(f"run {run} is being executed by a live process ({owner}); wait for it, or cancel it there")
+        self.run = run
+        self.owner = owner
 
 
 def _shown(value: object) -> str:

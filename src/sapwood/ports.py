@@ -28,3 +28,40 @@ class TemplateStore(Protocol):
 
     def list_versions(self, prefix: str = "tpl") -> Sequence[TemplateVersion]:
         """Return the versions of every id in this family, by id, then by key."""
+
+
+class Steps(Protocol):
+    """What a run does, one verb a step. Each step adopts what the store already has, or does it and records it.
+
+    A step may be run again after a crash, in another process, with an empty engine. What is expected to go wrong is
+    recorded and returned; an exception means that the step could not be recorded. Answers are names and routing data,
+    never texts: the engine keeps them.
+    """
+
+    async def route(self, run: str, running: Sequence[str]) -> list[str]:
+        """Return the visits `<node>.<attempt>` to start now besides `running`; none of either ends the graph."""
+
+    async def claim(self, run: str, node: str, attempt: int) -> float:
+        """Open the attempt; return how many seconds it has to wait before it may be called."""
+
+    async def call(self, run: str, node: str, attempt: int) -> str:
+        """Do the node's work once; return the attempt's status."""
+
+    async def finish(self, run: str) -> str:
+        """Close the run as far as it can be closed; return its status."""
+
+
+class Engine(Protocol):
+    """Decides when the steps of a run are taken. Calls may come from any thread."""
+
+    def submit(self, run: str) -> None:
+        """Start `run` here, or continue it when nobody is at it. Raises RunBusy while a live process is."""
+
+    def wait(self, run: str, timeout_s: float | None = None) -> str | None:
+        """Return the status a submitted run ended with, or None after `timeout_s`. Raises what made it impossible."""
+
+    def abandoned(self) -> list[str]:
+        """Return the runs whose process has died, as the engine's database shows them now, oldest first."""
+
+    def close(self) -> None:
+        """Stop. What still runs is left unfinished and can be submitted again, here or elsewhere."""

@@ -1,0 +1,150 @@
+"""Starts the engine in this process and stops it: its database, its slot, its workflows, one instance at a time.
+
+The engine has a thread and an event loop of its own; the steps run there. Its verbs are plain calls from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+
+from sapwood.engine.database import open_database
+from sapwood.engine.reaper import Reaper
+from sapwood.engine.slots import Slot, exclusive
+from sapwood.engine.workflows import GraphWorkflow, register, start
+from sapwood.errors import EngineBusy, RunBusy
+from sapwood.ports import Steps
+
+APPLICATION = "sapwood"
+VERSION = "sapwood-engine-1"  # raised only when the order of steps in workflows.py changes; graphs are data
+POLLING_S = 0.02
+THREADS = 32
+
+T = TypeVar("T")
+
+
+def boot(path: Path, steps: Steps) -> Engine:
+    """Start the engine on the database at `path` (`engine.db`). Raises EngineBusy when this process has one already."""
+    folder = path.with_suffix(".slots")
+    slot = Slot(folder)
+    loop = _Loop()
+    try:
+        with exclusive(path.with_suffix(".lock")):  # two first launches at once would both create the tables
+            graph = loop.run(_launch(path, slot.name, steps))
+    except BaseException:
+        loop.stop()
+        slot.release()
+        raise
+    return Engine(loop, graph, Reaper(folder, slot.name), slot)
+
+
+class Engine:
+    """Runs submitted here live in this process; `ports.Engine` says what each verb promises."""
+
+    def __init__(self, loop: _Loop, graph: GraphWorkflow, reaper: Reaper, slot: Slot) -> None:
+        self._loop = loop
+        self._graph = graph
+        self._reaper = reaper
+        self._slot = slot
+        self._results: dict[str, Future[str]] = {}
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(self, run: str) -> None:
+        if run in self._results and not self._results[run].done():
+            return
+        owner = self._reaper.clear(run)
+        if owner is not None:
+            raise RunBusy(run, owner)
+        handle = self._loop.run(start(run, self._graph, run))
+        self._results[run] = self._loop.begin(handle.get_result(polling_interval_sec=POLLING_S))
+
+    def wait(self, run: str, timeout_s: float | None = None) -> str | None:
+        try:
+            return self._results[run].result(timeout_s)
+        except NotYet:
+            return None
+
+    def abandoned(self) -> list[str]:
+        return self._reaper.abandoned()
+
+    def close(self) -> None:
+        self._loop.cancel_all()
+        DBOS.destroy(destroy_registry=True)
+        self._loop.stop()
+        self._slot.release()
+
+
+async def _launch(path: Path, executor_id: str, steps: Steps) -> GraphWorkflow:
+    """Launch dbos inside the running loop, which it adopts for everything it runs."""
+    database = open_database(path)
+    config: DBOSConfig = {
+        "name": APPLICATION,
+        "application_version": VERSION,
+        "executor_id": executor_id,
+        "serializer": DBOSPortableJSONSerializer(),  # the default is pickle: whoever writes the file would run code
+        "system_database_url": f"sqlite:///{path}",
+        "system_database_engine": database,
+        "log_level": "CRITICAL",
+        "notification_listener_polling_interval_sec": 0.05,
+        "max_executor_threads": THREADS,
+    }
+    try:
+        DBOS(config=config)
+        if executor_id != DBOS.executor_id:  # the constructor hands out the instance that is there already
+            raise EngineBusy
+        graph = register(steps, POLLING_S)
+        DBOS.launch()
+    except EngineBusy:
+        database.dispose()
+        raise
+    except BaseException:
+        DBOS.destroy(destroy_registry=True)
+        database.dispose()
+        raise
+    return graph
+
+
+class _Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sapwood-engine", daemon=True)
+        self._thread.start()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.begin(work).result()
+
+    def cancel_all(self) -> None:
+        """Cancel what runs and wait for its clean-up. No outcome is recorded for it: it stays to be continued."""
+        self.run(_cancel_others())
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
