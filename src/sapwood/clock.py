@@ -36,7 +36,8 @@ class KeyFactory:
         """Return a new key directly below `parent`."""
         if len(parent.text) >= 27 * MAX_DEPTH:
             raise KeyTooDeep(parent.depth + 1, MAX_DEPTH)
-        return ArtifactKey.unchecked(f"{parent.text}/{self.segment()}")
+        number = self.number()
+        return ArtifactKey.unchecked(f"{parent.text}/{ulid_text(number)}", parent.pack() + number.to_bytes(16, "big"))
 
     def root_at(self, time_ms: int) -> ArtifactKey:
         """Return a new root key whose time is `time_ms`: the key of something that is that old."""

@@ -12,12 +12,29 @@ SapwoodError
 ├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
 ├─ EngineBusy                  this process already has an engine                     exit code 4
 ├─ EngineStuck                 a run asks for a visit that has ended                  exit code 4
-└─ RunBusy                     another live process is at this run                    exit code 4
+├─ RunBusy                     another live process is at this run                    exit code 4
+├─ RecordingRefused            the record would no longer be true; what is stored is unchanged
+│   ├─ DuplicateKey            a key that is already stored; the first artifact stays
+│   ├─ DuplicateClaim          somebody else already did this (run, node, attempt, delivery, role)
+│   ├─ RunSealed               nothing is added to a run that has its Seal
+│   ├─ RunChanged              the run grew while it was being sealed
+│   ├─ DanglingReference       a reference to an artifact that is not stored
+│   ├─ IncompleteRun           the completion gate said no
+│   └─ ScopeEnded              a scope or run that has already been left
+└─ StoreError                  the store could not do it
+    ├─ StoreClosed             the store was closed, or belongs to the process before a fork
+    ├─ StoreBusy               another process kept the write lock too long
+    ├─ StoreUnwritable         disk full, read-only or failing; earlier data is intact, try again when it is fixed
+    │   └─ SyncFailed          the disk did not confirm a sync; the store reopened itself and checked what it has
+    ├─ StoreDamaged            the file is not what was written
+    └─ WrongStore              not a Sapwood store, or one of a newer version
 
 Each message is one line: what happened, where, and what was expected or what to do. The facts are attributes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class SapwoodError(Exception):
@@ -106,6 +123,97 @@ class RunBusy(SapwoodError):
         super().__init__(f"run {run} is being executed by a live process ({owner}); wait for it, or cancel it there")
         self.run = run
         self.owner = owner
+
+
+class RecordingRefused(SapwoodError):
+    """The record would no longer be true; what is stored is unchanged."""
+
+
+class DuplicateKey(RecordingRefused):
+    def __init__(self, keys: Sequence[str]) -> None:
+        more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        super().__init__(f"already stored: {keys[0]}{more}; the first artifact stays, this one was refused")
+        self.keys = tuple(keys)
+
+
+class DuplicateClaim(RecordingRefused):
+    def __init__(self, claim: str) -> None:
+        super().__init__(f"already claimed: {claim}; read what is recorded there instead")
+        self.claim = claim
+
+
+class RunSealed(RecordingRefused):
+    def __init__(self, run: str, status: str) -> None:
+        super().__init__(f"run {run} is sealed ({status}); nothing is added to it, use evidence() or a new run")
+        self.run = run
+        self.status = status
+
+
+class RunChanged(RecordingRefused):
+    def __init__(self, run: str, expected: int, found: int) -> None:
+        super().__init__(f"run {run} has {found} artifacts, {expected} were judged; judge it again")
+        self.run = run
+
+
+class DanglingReference(RecordingRefused):
+    def __init__(self, source: str, target: str) -> None:
+        super().__init__(f"{source} refers to {target}, which is not stored; store the target first")
+        self.source = source
+        self.target = target
+
+
+class IncompleteRun(RecordingRefused):
+    def __init__(self, run: str, problems: Sequence[str]) -> None:
+        super().__init__(f"run {run} cannot complete: {'; '.join(problems)}")
+        self.run = run
+        self.problems = tuple(problems)
+
+
+class ScopeEnded(RecordingRefused):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"scope {key} has ended; attach() continues it")
+        self.key = key
+
+
+class StoreError(SapwoodError):
+    """The store could not do it."""
+
+
+class StoreClosed(StoreError):
+    def __init__(self, where: str, why: str = "it was closed") -> None:
+        super().__init__(f"store {where} cannot be used: {why}; open it again")
+        self.where = where
+
+
+class StoreBusy(StoreError):
+    def __init__(self, where: str, waited_s: float) -> None:
+        super().__init__(f"store {where} was locked by another process for {waited_s:g} s; try again")
+        self.where = where
+
+
+class StoreUnwritable(StoreError):
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"store {where} cannot be written: {why}; what was recorded before is intact")
+        self.where = where
+        self.why = why
+
+
+class SyncFailed(StoreUnwritable):
+    """The disk did not confirm a sync; what it covered is not known to survive a power cut."""
+
+
+class StoreDamaged(StoreError):
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"store {where} is damaged: {why}; keep a copy, then run sapwood verify and sapwood doctor")
+        self.where = where
+        self.why = why
+
+
+class WrongStore(StoreError):
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"cannot open {where}: {why}")
+        self.where = where
+        self.why = why
 
 
 def _shown(value: object) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
 
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.record import Record
 from sapwood.core.template import TemplateId, TemplateVersion
 
 Clock = Callable[[], int]
@@ -65,3 +68,133 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Stop. What still runs is left unfinished and can be submitted again, here or elsewhere."""
+
+
+class Claim(NamedTuple):
+    """Says that `key` is what was recorded for this role of this delivery; there is never a second one."""
+
+    run: ArtifactKey
+    node: str
+    attempt: int
+    delivery: int
+    role: str
+    key: ArtifactKey
+
+
+class RunStart(NamedTuple):
+    """A run enters the index. `owner` is the spool of the process that records it."""
+
+    key: ArtifactKey
+    workflow_run_id: int
+    started_ms: int
+    owner: str = ""
+    node_ids: int = 0
+    artifact_ids: int = 0
+
+
+class RunEnd(NamedTuple):
+    """A run is sealed, provided that it still has exactly the `judged` artifacts that were judged."""
+
+    key: ArtifactKey
+    status: str
+    ended_ms: int
+    head: str
+    judged: int
+
+
+class RunRow(NamedTuple):
+    """What the index knows of a run; the tree and its Seal are the truth."""
+
+    key: ArtifactKey
+    workflow_run_id: int
+    status: str
+    started_ms: int
+    ended_ms: int | None
+    head: str | None
+    owner: str
+
+
+class Reader(Protocol):
+    """One consistent view of the store, while its `with` block lasts."""
+
+    def find(self, key: ArtifactKey) -> Record | None:
+        """Return the artifact with this key, or None."""
+
+    def load(
+        self, key: ArtifactKey | None = None, *, after: ArtifactKey | None = None, limit: int | None = None
+    ) -> Iterator[Record]:
+        """Yield the artifact and all below it (all of the store without `key`) in key order, from beyond `after`."""
+
+    def load_kinds(self, key: ArtifactKey | None, kinds: Sequence[str]) -> Iterator[Record]:
+        """Yield those of these kinds among the artifact and all below it, in key order."""
+
+    def outline(self, key: ArtifactKey | None = None) -> Iterator[Outline]:
+        """Yield what `load` would, without the contents: what a tree's shape and head need."""
+
+    def child_keys(
+        self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None
+    ) -> Iterator[ArtifactKey]:
+        """Yield the keys directly below `key`, whatever stands below those, also where only a descendant is stored."""
+
+    def count(self, key: ArtifactKey | None = None) -> int:
+        """Return how many artifacts stand at and below `key`, or in the store."""
+
+    def find_run(self, key: ArtifactKey) -> RunRow | None:
+        """Return the run's row of the index, or None."""
+
+    def list_runs(
+        self, *, before: ArtifactKey | None = None, limit: int | None = None, status: str | None = None
+    ) -> list[RunRow]:
+        """Return the runs newest first, from beyond `before`."""
+
+    def find_claim(self, run: ArtifactKey, node: str, attempt: int, delivery: int, role: str) -> ArtifactKey | None:
+        """Return the key that was recorded for this role, or None."""
+
+    def list_claims(self, run: ArtifactKey) -> list[Claim]:
+        """Return every claim of the run, by node, attempt, delivery and role."""
+
+
+class Outline(NamedTuple):
+    """A record without its content."""
+
+    key: ArtifactKey
+    kind: str
+    content_hash: str
+    metadata: bytes
+
+
+class ArtifactStore(TemplateStore, Protocol):
+    """Keeps artifacts for ever: nothing in it changes, nothing is removed."""
+
+    @property
+    def location(self) -> str:
+        """Where the store is, for messages."""
+
+    def append(
+        self,
+        records: Sequence[Record],
+        *,
+        starts: Sequence[RunStart] = (),
+        claims: Sequence[Claim] = (),
+        end: RunEnd | None = None,
+    ) -> None:
+        """Store all of it or nothing, in one transaction that is synced when this returns.
+
+        Also without records: then what other calls wrote before is synced. Raises DuplicateKey, DuplicateClaim,
+        RunSealed, RunChanged, or a StoreError.
+        """
+
+    def stored(self, keys: Iterable[ArtifactKey]) -> set[ArtifactKey]:
+        """Return those of the keys that are stored."""
+
+    def read(self) -> AbstractContextManager[Reader]:
+        """Return a view in which everything was read at one moment."""
+
+    def next_workflow_run_id(self) -> int:
+        """Return a number that this store never gives again."""
+
+    def reserve_ids(self, run: ArtifactKey, nodes: int, artifacts: int) -> tuple[int, int]:
+        """Reserve that many run_node_ids and artifact_ids of the run; return the first of each."""
+
+    def close(self) -> None:
+        """Give back files and connections; harmless when repeated."""

@@ -65,8 +65,9 @@ def ulid_number(segment: str) -> int:
 class ArtifactKey:
     """A valid key; immutable, hashable, ordered by its text."""
 
-    __slots__ = ("text",)
+    __slots__ = ("_packed", "text")
     text: str
+    _packed: bytes | None
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not _KEY.fullmatch(text):
@@ -74,13 +75,15 @@ class ArtifactKey:
         depth = len(text) // 27
         if depth > MAX_DEPTH:
             raise KeyTooDeep(depth, MAX_DEPTH)
-        object.__setattr__(self, "text", text)
+        _set_text(self, text)
+        _set_packed(self, None)
 
     @classmethod
-    def unchecked(cls, text: str) -> ArtifactKey:
+    def unchecked(cls, text: str, packed: bytes | None = None) -> ArtifactKey:
         """Wrap a text that is known to be a valid key, because this program made or checked it."""
-        key = cls.__new__(cls)
-        object.__setattr__(key, "text", text)
+        key = _new_key(cls)
+        _set_text(key, text)
+        _set_packed(key, packed)
         return key
 
     @classmethod
@@ -90,11 +93,15 @@ class ArtifactKey:
         if rest or not 1 <= depth <= MAX_DEPTH:
             raise InvalidKey(packed)
         numbers = (int.from_bytes(packed[at : at + 16], "big") for at in range(0, len(packed), SEGMENT_BYTES))
-        return cls.unchecked("ak:" + "/".join(map(ulid_text, numbers)))
+        return cls.unchecked("ak:" + "/".join(map(ulid_text, numbers)), packed)
 
     def pack(self) -> bytes:
         """Return the stored form: 16 bytes a segment, in the same order as the text."""
-        return b"".join(ulid_number(segment).to_bytes(16, "big") for segment in self.segments)
+        packed = self._packed
+        if packed is None:
+            packed = b"".join(ulid_number(segment).to_bytes(16, "big") for segment in self.segments)
+            _set_packed(self, packed)  # a second form of the same value, kept because packing is slow
+        return packed
 
     def child(self, segment: str) -> ArtifactKey:
         """Return the key of a child with this segment."""
@@ -162,3 +169,9 @@ class ArtifactKey:
 
     def __repr__(self) -> str:
         return f"ArtifactKey({self.text!r})"
+
+
+_new_key = object.__new__
+# The slots' own setters: what object.__setattr__ would find, without looking it up for each of a million keys.
+_set_text = ArtifactKey.__dict__["text"].__set__
+_set_packed = ArtifactKey.__dict__["_packed"].__set__

@@ -1,0 +1,59 @@
+"""Brings a store file to the current schema: numbered SQL files, each applied once, after a copy was made."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from sapwood.errors import WrongStore
+
+APPLICATION_ID = 0x53415057  # "SAPW", in the file's header where `file` and SQLite find it
+
+
+def load_migrations(backend: str) -> list[str]:
+    """Return the SQL of every migration of the back-end, in order; the first one makes version 1."""
+    folder = files("sapwood.storage.migrations") / backend
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    if [name[:4] for name in names] != [f"{number:04d}" for number in range(1, len(names) + 1)]:
+        raise AssertionError(f"migrations are not numbered without a gap: {names}")
+    return [(folder / name).read_text(encoding="utf-8") for name in names]
+
+
+def migrate_sqlite(connection: Any, path: Path, migrations: list[str]) -> None:
+    """Bring the file to the version after the last of `migrations`; an older file is copied beside itself first."""
+    version = check_sqlite(connection, path, migrations)
+    if version == len(migrations):
+        return
+    if version:
+        _copy(connection, path.with_name(f"{path.name}.v{version}.bak"))
+    connection.execute("begin immediate")
+    try:
+        version = check_sqlite(connection, path, migrations)  # another process may have been faster
+        for sql in migrations[version:]:
+            connection.execute(sql)
+        connection.execute(f"pragma application_id = {APPLICATION_ID}")
+        connection.execute(f"pragma user_version = {len(migrations)}")
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
+
+
+def check_sqlite(connection: Any, path: Path, migrations: list[str]) -> int:
+    """Return the file's version, 0 for an empty file; refuse a foreign or a newer one."""
+    version = connection.execute("pragma user_version").fetchone()[0]
+    application = connection.execute("pragma application_id").fetchone()[0]
+    is_empty = connection.execute("select count(*) from sqlite_schema").fetchone()[0] == 0
+    if not is_empty and application != APPLICATION_ID:
+        raise WrongStore(str(path), "it is a database of another program; name another file")
+    if version > len(migrations):
+        raise WrongStore(str(path), f"it has schema version {version}, this Sapwood knows {len(migrations)}; upgrade")
+    return 0 if is_empty else int(version)
+
+
+def _copy(connection: Any, target: Path) -> None:
+    """Copy the whole database through SQLite itself, unless the same upgrade already left a copy."""
+    if not target.exists():
+        connection.execute("vacuum into ?", (str(target),))
+        target.chmod(0o600)

@@ -1,0 +1,1 @@
+"""Numbered SQL files, one folder a back-end; added, never edited."""

@@ -1,0 +1,72 @@
+"""Record <-> row: packed keys, ranges of keys, and large contents as shared chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from hashlib import sha256
+from typing import Any, Final
+
+from sapwood.core.keys import MAX_DEPTH, SEGMENT_BYTES
+from sapwood.core.record import Record
+
+INLINE_BYTES: Final = 32 * 1024
+CHUNK_BYTES: Final = 16 * 1024
+ZSTD_LEVEL: Final = 3
+ALWAYS_INLINE: Final = frozenset({"Report", "Note", "Log"})  # so that the view phase_artifacts shows them whole
+HASH_BYTES: Final = 32
+LAST_KEY: Final = b"\xff" * (SEGMENT_BYTES * MAX_DEPTH + 1)
+
+Row = tuple[bytes, str, bytes, bytes, bytes | None, bytes | None]
+"""key, kind, hash, metadata, content, chunks: the columns of `artifact`."""
+
+
+def end_of_subtree(packed: bytes) -> bytes:
+    """Return the smallest bytes that sort after `packed` and every key below it."""
+    number = int.from_bytes(packed, "big") + 1
+    return LAST_KEY if number >> (8 * len(packed)) else number.to_bytes(len(packed), "big")
+
+
+def to_row(record: Record) -> Row:
+    """Return the row of a record whose content is stored inline."""
+    key, kind, content, content_hash, metadata = record
+    return key.pack(), kind, bytes.fromhex(content_hash), metadata, content, None
+
+
+def is_chunked(record: Record) -> bool:
+    return len(record.content) >= INLINE_BYTES and record.kind not in ALWAYS_INLINE
+
+
+def split(content: bytes) -> list[tuple[bytes, bytes]]:
+    """Return (hash, bytes) of each chunk of `content`, cut where its bytes say so: equal parts give equal chunks."""
+    return [(sha256(part).digest(), part) for part in (bytes(chunk.data) for chunk in _cutter().cut_buf(content))]
+
+
+def compress(data: bytes) -> bytes:
+    return bytes(_zstd().compress(data, ZSTD_LEVEL))
+
+
+def join(parts: Iterable[bytes]) -> bytes:
+    """Return the content whose compressed chunks these are."""
+    decompress = _zstd().decompress
+    return b"".join(decompress(part) for part in parts)
+
+
+def chunk_hashes(chunks: bytes) -> Iterator[bytes]:
+    return (chunks[at : at + HASH_BYTES] for at in range(0, len(chunks), HASH_BYTES))
+
+
+@cache
+def _cutter() -> Any:
+    from pyfastcdc import FastCDC  # imported when the first large content comes
+
+    return FastCDC(avg_size=CHUNK_BYTES, min_size=CHUNK_BYTES // 4, max_size=CHUNK_BYTES * 4)
+
+
+@cache
+def _zstd() -> Any:
+    try:
+        from compression import zstd  # type: ignore[import-not-found, unused-ignore]  # Python 3.14 has it
+    except ImportError:
+        from backports import zstd
+    return zstd

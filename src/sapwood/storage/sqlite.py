@@ -1,0 +1,385 @@
+"""The embedded store: one SQLite file, one writing connection a process, one synced transaction an append."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sapwood.core.keys import SEGMENT_BYTES, ArtifactKey
+from sapwood.core.record import Record
+from sapwood.core.template import TemplateId, TemplateVersion
+from sapwood.errors import (
+    DuplicateClaim,
+    DuplicateKey,
+    RunChanged,
+    RunSealed,
+    StoreClosed,
+    StoreDamaged,
+    StoreUnwritable,
+    SyncFailed,
+)
+from sapwood.ports import Claim, Reader, RunEnd, RunStart
+from sapwood.storage import sqlite_file
+from sapwood.storage.migrate import check_sqlite, load_migrations, migrate_sqlite
+from sapwood.storage.rows import compress, end_of_subtree, is_chunked, split, to_row
+from sapwood.storage.sqlite_file import choose_journal, connect, set_sync, typed_errors
+from sapwood.storage.sqlite_reader import COUNT, SqliteReader
+from sapwood.storage.templates import template_id_of, to_version, version_record
+
+CHECKPOINT_PAGES: Final = 4096  # 32 MB of log, then a passive checkpoint beside the commits
+IDLE_READERS: Final = 4
+
+INSERT = "insert into artifact (key, kind, hash, metadata, content, chunks) values (?, ?, ?, ?, ?, ?)"
+INSERT_CHUNK = "insert into chunk (hash, data) select ?1, ?2 where not exists (select 1 from chunk where hash = ?1)"
+INSERT_CLAIM = "insert into claim (run, node, attempt, delivery, role, key) values (?, ?, ?, ?, ?, ?)"
+INSERT_TEMPLATE = "insert into template (template_id, hash, key) values (?, ?, ?)"
+INSERT_RUN = (
+    "insert into run (key, workflow_run_id, status, started_ms, owner, node_ids, artifact_ids) "
+    "values (?, ?, 'running', ?, ?, ?, ?)"
+)
+END_RUN = "update run set status = ?, ended_ms = ?, head = ? where key = ?"
+STATUS = "select status from run where key = ?"
+MARK = "update mark set count = count + 1"
+NEXT_RUN_ID = "update counter set last = last + 1 where name = 'workflow_run_id' returning last"
+RESERVE = (
+    "update run set node_ids = node_ids + ?, artifact_ids = artifact_ids + ? where key = ? "
+    "returning node_ids, artifact_ids"
+)
+IS_STORED = "select 1 from artifact where key = ?"
+IS_CLAIMED = "select 1 from claim where run = ? and node = ? and attempt = ? and delivery = ? and role = ?"
+VERSION_KEY = "select key from template where template_id = ? and hash = ?"
+HASHES = "select hash from template where template_id = ?"
+FAMILY = (
+    "select key from template where template_id = ?1 or (template_id >= ?1 || '.' and template_id < ?1 || '/') "
+    "order by template_id, key"
+)
+
+logger = logging.getLogger("sapwood.storage")
+_open_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_left_to_the_parent: list[Any] = []  # connections of a forked child; closing them would touch the parent's files
+
+
+class SqliteStore:
+    """A store in one file; usable from every thread, not across a fork."""
+
+    def __init__(self, path: str | Path, *, create: bool = True, sqlite_version: tuple[int, ...] | None = None) -> None:
+        self._path = Path(os.path.realpath(path))
+        self._lock = threading.RLock()
+        self._idle_readers: list[Any] = []
+        self._checkpoint: threading.Thread | None = None
+        self._wal_pages = 0
+        self._journal = ""
+        self._wal_inode: int | None = None
+        self._refusal: Exception | None = None
+        self._version = sqlite_version or sqlite_file.sqlite_version()
+        self._read_only = self._path.exists() and not os.access(self._path, os.W_OK)
+        self._writer = self._connect(create and not self._read_only)
+        _open_stores.add(self)
+
+    @property
+    def location(self) -> str:
+        return str(self._path)
+
+    @property
+    def journal(self) -> str:
+        """`wal`, or `delete` where this SQLite cannot be trusted with a log."""
+        return self._journal
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: Sequence[Record],
+        *,
+        starts: Sequence[RunStart] = (),
+        claims: Sequence[Claim] = (),
+        end: RunEnd | None = None,
+    ) -> None:
+        with self._writing() as execute:
+            self._insert(execute, records, starts, claims)
+            if end is not None:
+                self._end_run(execute, end, records)
+            if not records:
+                execute(MARK)
+
+    def stored(self, keys: Iterable[ArtifactKey]) -> set[ArtifactKey]:
+        with self._lock, typed_errors(self.location):
+            self._check_usable()
+            return {key for key in keys if self._writer.execute(IS_STORED, (key.pack(),)).fetchone()}
+
+    def next_workflow_run_id(self) -> int:
+        with self._writing() as execute:
+            return int(execute(NEXT_RUN_ID).fetchone()[0])
+
+    def reserve_ids(self, run: ArtifactKey, nodes: int, artifacts: int) -> tuple[int, int]:
+        with self._writing() as execute:
+            self._refuse_sealed({run.pack()})
+            row = execute(RESERVE, (nodes, artifacts, run.pack())).fetchone()
+            return row[0] - nodes + 1, row[1] - artifacts + 1
+
+    def _insert(
+        self, execute: Any, records: Sequence[Record], starts: Sequence[RunStart] = (), claims: Sequence[Claim] = ()
+    ) -> None:
+        rows = self._insert_chunks(execute, records)
+        self._refuse_sealed({row[0][:SEGMENT_BYTES] for row in rows} | {claim.run.pack() for claim in claims})
+        try:
+            for start in starts:
+                numbers = (start.workflow_run_id, start.started_ms, start.owner, start.node_ids, start.artifact_ids)
+                execute(INSERT_RUN, (start.key.pack(), *numbers))
+            self._writer.executemany(INSERT, rows)
+            for record in records:
+                if record.kind == "PromptTemplate":
+                    digest = bytes.fromhex(record.content_hash)
+                    execute(INSERT_TEMPLATE, (template_id_of(record), digest, record.key.pack()))
+            for claim in claims:
+                execute(INSERT_CLAIM, (claim.run.pack(), *claim[1:5], claim.key.pack()))
+        except _constraint():
+            self._refuse_duplicates(records, claims)
+            raise
+
+    def _insert_chunks(self, execute: Any, records: Sequence[Record]) -> list[Any]:
+        """Return the rows of the records; the contents of the large ones are stored first, each chunk once."""
+        if not any(map(is_chunked, records)):
+            return [to_row(record) for record in records]
+        rows = []
+        for record in records:
+            row = to_row(record)
+            if is_chunked(record):
+                parts = split(record.content)
+                for digest, part in parts:
+                    if not execute("select 1 from chunk where hash = ?", (digest,)).fetchone():
+                        execute(INSERT_CHUNK, (digest, compress(part)))
+                row = (*row[:4], None, b"".join(digest for digest, _ in parts))
+            rows.append(row)
+        return rows
+
+    def _refuse_sealed(self, roots: Iterable[bytes]) -> None:
+        for root in roots:
+            row = self._writer.execute(STATUS, (root,)).fetchone()
+            if row is not None and row[0] != "running":
+                raise RunSealed(ArtifactKey.unpack(root).text, row[0])
+
+    def _refuse_duplicates(self, records: Sequence[Record], claims: Sequence[Claim]) -> None:
+        """Find out, before the transaction is undone, what the database refused; say which."""
+        self._writer.execute("rollback")
+        seen: set[ArtifactKey] = set()
+        twice = [record.key for record in records if record.key in seen or seen.add(record.key)]  # type: ignore[func-returns-value]  # add gives None
+        stored = self.stored(record.key for record in records)
+        if stored or twice:
+            raise DuplicateKey([key.text for key in sorted(stored.union(twice))])
+        for claim in claims:
+            if self._writer.execute(IS_CLAIMED, (claim.run.pack(), *claim[1:5])).fetchone():
+                raise DuplicateClaim(f"{claim.run} {claim.node} {claim.attempt}.{claim.delivery} {claim.role}")
+
+    def _end_run(self, execute: Any, end: RunEnd, records: Sequence[Record]) -> None:
+        key = end.key.pack()
+        found = execute(COUNT, (key, end_of_subtree(key))).fetchone()[0] - len(records)
+        if found != end.judged:
+            raise RunChanged(end.key.text, end.judged, found)
+        execute(END_RUN, (end.status, end.ended_ms, bytes.fromhex(end.head), key))
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        """Hold the write lock for one transaction; it is synced when the block has been left."""
+        with self._lock:
+            self._check_usable()
+            if self._read_only:
+                raise StoreUnwritable(self.location, "the file is read-only")
+            try:
+                with typed_errors(self.location):
+                    execute = self._writer.execute
+                    execute("begin immediate")
+                    try:
+                        yield execute
+                        execute("commit")
+                    except BaseException:
+                        if self._writer.in_transaction:
+                            self._writer.execute("rollback")
+                        raise
+            except SyncFailed:
+                self._reopen()
+                raise
+            self._after_commit()
+
+    # -- keeping the file in order ------------------------------------------------------------------------------------
+
+    def _connect(self, create: bool) -> Any:
+        migrations = load_migrations("sqlite")
+        writer = connect(self._path, create=create, read_only=self._read_only)
+        with typed_errors(self.location):
+            if self._read_only:
+                check_sqlite(writer, self._path, migrations)
+                self._journal = writer.execute("pragma journal_mode").fetchone()[0]
+                return writer
+            check_sqlite(writer, self._path, migrations)  # before anything in a foreign file is changed
+            self._journal = choose_journal(writer, self._version)
+            migrate_sqlite(writer, self._path, migrations)
+            writer.set_wal_hook(self._note_wal_pages)
+        self._wal_inode = None
+        return writer
+
+    def _note_wal_pages(self, _connection: Any, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return 0
+
+    def _after_commit(self) -> None:
+        """Make sure that the log we wrote is the one other processes see, and keep it short."""
+        if self._journal != "wal":
+            return
+        inode = _inode(f"{self._path}-wal")
+        if self._wal_inode is None:
+            self._wal_inode = inode
+        if inode is None or inode != self._wal_inode:
+            self._refusal = StoreDamaged(self.location, "its write-ahead log was removed or replaced under us")
+            raise self._refusal
+        if self._wal_pages >= CHECKPOINT_PAGES and not (self._checkpoint and self._checkpoint.is_alive()):
+            self._checkpoint = threading.Thread(target=self._run_checkpoint, name="sapwood-checkpoint", daemon=True)
+            self._checkpoint.start()
+
+    def _run_checkpoint(self) -> None:
+        """Move the log into the file without holding up writers; what it cannot move now, the next one does."""
+        try:
+            with typed_errors(self.location):
+                connection = connect(self._path)
+                set_sync(connection, self._journal)
+                connection.execute("pragma wal_checkpoint(passive)")
+                connection.close()
+        except Exception:
+            logger.exception("checkpoint of %s failed; the log stays and is tried again", self.location)
+
+    def _reopen(self) -> None:
+        """After a failed sync: never sync the same pages again; read back what the file holds, and write it anew."""
+        try:
+            self._writer.close()
+            self._close_readers()
+            self._writer = self._connect(create=False)
+            with typed_errors(self.location):
+                found = self._writer.execute("pragma quick_check(1)").fetchone()[0]
+                if found != "ok":
+                    raise StoreDamaged(self.location, found)
+                self._writer.execute("pragma wal_checkpoint(truncate)")
+        except Exception as error:
+            self._refusal = error
+            logger.critical("store %s stopped: %s", self.location, error)
+
+    def _check_usable(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self) -> Iterator[Reader]:
+        with typed_errors(self.location):
+            connection = self._take_reader()
+            try:
+                connection.execute("begin")
+                connection.execute("select count from mark").fetchone()  # the moment of the snapshot
+                try:
+                    yield SqliteReader(connection, self.location)
+                finally:
+                    connection.execute("rollback")
+            except BaseException:
+                connection.close()  # a cursor of a generator may still hold it
+                raise
+            with self._lock:
+                if self._refusal is None and len(self._idle_readers) < IDLE_READERS:
+                    self._idle_readers.append(connection)
+                    return
+            connection.close()
+
+    def _take_reader(self) -> Any:
+        with self._lock:
+            self._check_usable()
+            if self._idle_readers:
+                return self._idle_readers.pop()
+        connection = connect(self._path, read_only=self._read_only)
+        connection.execute("pragma query_only = 1")
+        return connection
+
+    def close(self) -> None:
+        with self._lock:
+            checkpoint, self._checkpoint = self._checkpoint, None
+            if checkpoint is not None:
+                checkpoint.join()
+            if not isinstance(self._refusal, StoreClosed):
+                self._close_readers()
+                with typed_errors(self.location):
+                    self._writer.close()
+                self._refusal = StoreClosed(self.location)
+
+    def _close_readers(self) -> None:
+        while self._idle_readers:
+            self._idle_readers.pop().close()
+
+    def _leave_to_parent(self) -> None:
+        _left_to_the_parent.extend([self._writer, *self._idle_readers])
+        self._lock = threading.RLock()  # some thread of the parent may hold the old one
+        self._checkpoint = None
+        self._idle_readers = []
+        self._refusal = StoreClosed(self.location, "this process was forked from the one that opened it")
+
+    # -- templates ----------------------------------------------------------------------------------------------------
+
+    def find_version(self, template_id: TemplateId, content_hash: str) -> TemplateVersion | None:
+        with self._lock, typed_errors(self.location):
+            self._check_usable()
+            row = self._writer.execute(VERSION_KEY, (template_id.text, bytes.fromhex(content_hash))).fetchone()
+            return None if row is None else self._version_at(row[0])
+
+    def known_hashes(self, template_ids: Iterable[TemplateId]) -> set[tuple[str, str]]:
+        with self._lock, typed_errors(self.location):
+            self._check_usable()
+            return {
+                (template_id.text, digest.hex())
+                for template_id in template_ids
+                for (digest,) in self._writer.execute(HASHES, (template_id.text,))
+            }
+
+    def add_version(self, version: TemplateVersion) -> TemplateVersion:
+        with self._writing() as execute:  # looked up under the write lock, so that no two processes both add it
+            row = execute(VERSION_KEY, (version.template_id.text, bytes.fromhex(version.content_hash))).fetchone()
+            if row is not None:
+                return self._version_at(row[0])
+            self._insert(execute, [version_record(version)])
+        return version
+
+    def list_versions(self, prefix: str = "tpl") -> Sequence[TemplateVersion]:
+        with self._lock, typed_errors(self.location):
+            self._check_usable()
+            keys = [key for (key,) in self._writer.execute(FAMILY, (prefix.rstrip("."),))]
+            return [self._version_at(key) for key in keys]
+
+    def _version_at(self, packed: bytes) -> TemplateVersion:
+        record = SqliteReader(self._writer, self.location).find(ArtifactKey.unpack(packed))
+        if record is None:
+            raise StoreDamaged(self.location, f"template {ArtifactKey.unpack(packed)} has lost its text")
+        return to_version(record)
+
+
+def _constraint() -> type[Exception]:
+    import apsw
+
+    constraint: type[Exception] = apsw.ConstraintError
+    return constraint
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116  # a Path object would cost more than the call
+    except FileNotFoundError:
+        return None
+
+
+def _leave_all_to_parent() -> None:
+    for store in list(_open_stores):
+        store._leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -1,0 +1,120 @@
+"""Opening the SQLite file: which journal, which pragmas, and what its errors mean.
+
+Nothing here or elsewhere in this program may `open()` a store file that a connection of this process holds: closing
+that descriptor drops SQLite's locks, and another process may then unlink the log that we go on writing to.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sapwood.errors import NotFound, StoreBusy, StoreDamaged, StoreError, StoreUnwritable, SyncFailed, WrongStore
+
+PAGE_BYTES: Final = 8192
+BUSY_TIMEOUT_S: Final = 30.0
+_creating = threading.Lock()
+
+
+def has_wal_reset_bug(version: tuple[int, ...]) -> bool:
+    """Tell whether this SQLite may corrupt a WAL file when two connections write and checkpoint at once."""
+    fixed_in = {(3, 44): (3, 44, 6), (3, 50): (3, 50, 7)}.get((version[0], version[1]), (3, 51, 3))
+    return version < fixed_in
+
+
+def sqlite_version() -> tuple[int, ...]:
+    import apsw
+
+    return tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+
+
+def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Any:
+    """Return a connection to the file with our pragmas; `create` makes it 0600 when it is not there."""
+    import apsw
+
+    if create:
+        _create(path)
+    elif not path.exists():
+        raise NotFound(f"store {path}", "sapwood.open() and sapwood run create one")
+    with typed_errors(str(path)):
+        flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+        connection = apsw.Connection(str(path), flags=flags)
+        connection.set_busy_timeout(int(BUSY_TIMEOUT_S * 1000))
+        return connection
+
+
+def choose_journal(connection: Any, version: tuple[int, ...]) -> str:
+    """Set the journal and how it is synced; return its name."""
+    connection.execute(f"pragma page_size = {PAGE_BYTES}")
+    journal = "delete" if has_wal_reset_bug(version) else "wal"
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while connection.execute("pragma journal_mode").fetchone()[0] != journal:
+        try:
+            connection.execute(f"pragma journal_mode = {journal}")
+        except _busy():
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)  # this pragma does not wait by itself
+    set_sync(connection, journal)
+    return journal
+
+
+def set_sync(connection: Any, journal: str) -> None:
+    """Make every commit of this connection wait for the disk, and no commit run a checkpoint."""
+    connection.execute("pragma synchronous = extra" if journal == "delete" else "pragma synchronous = full")
+    connection.execute("pragma wal_autocheckpoint = 0")
+    connection.execute("pragma cache_size = -16384")
+
+
+@contextmanager
+def typed_errors(where: str) -> Iterator[None]:
+    """Turn what SQLite raises into the errors of this package."""
+    import apsw
+
+    try:
+        yield
+    except apsw.Error as error:
+        raise _typed(error, where) from error
+
+
+def _typed(error: Any, where: str) -> StoreError:
+    import apsw
+
+    code = getattr(error, "extendedresult", 0)
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return StoreBusy(where, BUSY_TIMEOUT_S)
+    if code in (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC):
+        return SyncFailed(where, "the disk did not confirm a sync")
+    if isinstance(error, apsw.FullError):
+        return StoreUnwritable(where, "the disk is full")
+    if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError)):
+        return StoreUnwritable(where, f"no permission ({error})")
+    if isinstance(error, apsw.IOError):
+        return StoreUnwritable(where, f"the disk failed ({error})")
+    if isinstance(error, apsw.NotADBError):
+        return WrongStore(where, "it is no SQLite database")
+    if isinstance(error, (apsw.CorruptError, apsw.FormatError)):
+        return StoreDamaged(where, str(error))
+    return StoreError(f"store {where}: {error}")
+
+
+def _busy() -> type[Exception]:
+    import apsw
+
+    busy: type[Exception] = apsw.BusyError
+    return busy
+
+
+def _create(path: Path) -> None:
+    with _creating:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise StoreUnwritable(str(path), f"cannot be created ({error.strerror})") from error

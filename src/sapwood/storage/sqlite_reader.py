@@ -1,0 +1,139 @@
+"""Reading the SQLite file: one connection in one read transaction, so that everything was read at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sapwood.core.keys import SEGMENT_BYTES, ArtifactKey
+from sapwood.core.record import Record
+from sapwood.errors import StoreDamaged
+from sapwood.ports import Claim, Outline, RunRow
+from sapwood.storage.rows import LAST_KEY, chunk_hashes, end_of_subtree, join
+
+FIND = "select key, kind, hash, metadata, content, chunks from artifact where key = ?"
+LOAD = "select key, kind, hash, metadata, content, chunks from artifact where key >= ? and key < ? order by key limit ?"
+LOAD_KINDS = (
+    "select key, kind, hash, metadata, content, chunks from artifact "
+    "where key >= ? and key < ? and kind in (select value from json_each(?)) order by key"
+)
+OUTLINE = "select key, kind, hash, metadata from artifact where key >= ? and key < ? order by key"
+NEXT_KEY = "select key from artifact where key >= ? and key < ? order by key limit 1"
+COUNT = "select count(*) from artifact where key >= ? and key < ?"
+CHUNK = "select data from chunk where hash = ?"
+RUN = "select key, workflow_run_id, status, started_ms, ended_ms, head, owner from run where key = ?"
+RUNS = (
+    "select key, workflow_run_id, status, started_ms, ended_ms, head, owner from run "
+    "where key < ? and (? is null or status = ?) order by key desc limit ?"
+)
+CLAIM = "select key from claim where run = ? and node = ? and attempt = ? and delivery = ? and role = ?"
+CLAIMS = (
+    "select run, node, attempt, delivery, role, key from claim where run = ? order by node, attempt, delivery, role"
+)
+EVERYTHING = -1  # as a limit
+
+
+class SqliteReader:
+    """A read transaction on `connection`, which nobody else uses meanwhile."""
+
+    def __init__(self, connection: Any, where: str) -> None:
+        self._connection = connection
+        self._where = where
+
+    def find(self, key: ArtifactKey) -> Record | None:
+        row = self._connection.execute(FIND, (key.pack(),)).fetchone()
+        return None if row is None else self._record(*row)
+
+    def load(
+        self, key: ArtifactKey | None = None, *, after: ArtifactKey | None = None, limit: int | None = None
+    ) -> Iterator[Record]:
+        first, end = _range(key)
+        if after is not None:
+            first = max(first, after.pack() + b"\0")
+        rows = self._connection.execute(LOAD, (first, end, EVERYTHING if limit is None else limit))
+        record = self._record
+        return (record(*row) for row in rows)
+
+    def load_kinds(self, key: ArtifactKey | None, kinds: Sequence[str]) -> Iterator[Record]:
+        wanted = "[" + ",".join(f'"{kind}"' for kind in kinds) + "]"
+        rows = self._connection.execute(LOAD_KINDS, (*_range(key), wanted))
+        record = self._record
+        return (record(*row) for row in rows)
+
+    def outline(self, key: ArtifactKey | None = None) -> Iterator[Outline]:
+        unpack = ArtifactKey.unpack
+        rows = self._connection.execute(OUTLINE, _range(key))
+        return (Outline(unpack(packed), kind, digest.hex(), metadata) for packed, kind, digest, metadata in rows)
+
+    def child_keys(
+        self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None
+    ) -> Iterator[ArtifactKey]:
+        parent = key.pack()
+        length = len(parent) + SEGMENT_BYTES
+        end = end_of_subtree(parent)
+        first = parent + b"\0" if after is None else end_of_subtree(after.pack()[:length])
+        while limit is None or limit > 0:
+            row = self._connection.execute(NEXT_KEY, (first, end)).fetchone()
+            if row is None:
+                return
+            child = row[0][:length]
+            yield ArtifactKey.unpack(child)
+            first = end_of_subtree(child)  # skips all that stands below this child
+            limit = None if limit is None else limit - 1
+
+    def count(self, key: ArtifactKey | None = None) -> int:
+        return int(self._connection.execute(COUNT, _range(key)).fetchone()[0])
+
+    def find_run(self, key: ArtifactKey) -> RunRow | None:
+        row = self._connection.execute(RUN, (key.pack(),)).fetchone()
+        return None if row is None else _run(*row)
+
+    def list_runs(
+        self, *, before: ArtifactKey | None = None, limit: int | None = None, status: str | None = None
+    ) -> list[RunRow]:
+        end = LAST_KEY if before is None else before.pack()
+        rows = self._connection.execute(RUNS, (end, status, status, EVERYTHING if limit is None else limit))
+        return [_run(*row) for row in rows]
+
+    def find_claim(self, run: ArtifactKey, node: str, attempt: int, delivery: int, role: str) -> ArtifactKey | None:
+        row = self._connection.execute(CLAIM, (run.pack(), node, attempt, delivery, role)).fetchone()
+        return None if row is None else ArtifactKey.unpack(row[0])
+
+    def list_claims(self, run: ArtifactKey) -> list[Claim]:
+        unpack = ArtifactKey.unpack
+        rows = self._connection.execute(CLAIMS, (run.pack(),))
+        return [Claim(unpack(row[0]), row[1], row[2], row[3], row[4], unpack(row[5])) for row in rows]
+
+    def _record(
+        self, packed: bytes, kind: str, digest: bytes, metadata: bytes, content: bytes | None, chunks: bytes | None
+    ) -> Record:
+        key = ArtifactKey.unpack(packed)
+        if content is None:
+            content = self._joined(key, chunks or b"")
+        return Record(key, kind, content, digest.hex(), metadata)
+
+    def _joined(self, key: ArtifactKey, chunks: bytes) -> bytes:
+        parts = []
+        for digest in chunk_hashes(chunks):
+            row = self._connection.execute(CHUNK, (digest,)).fetchone()
+            if row is None:
+                raise StoreDamaged(self._where, f"chunk {digest.hex()} of {key} is missing")
+            parts.append(row[0])
+        try:
+            return join(parts)
+        except Exception as error:  # the decompressor has its own errors; each means the same
+            raise StoreDamaged(self._where, f"a chunk of {key} cannot be read ({error})") from error
+
+
+def _range(key: ArtifactKey | None) -> tuple[bytes, bytes]:
+    if key is None:
+        return b"", LAST_KEY
+    packed = key.pack()
+    return packed, end_of_subtree(packed)
+
+
+def _run(
+    key: bytes, workflow_run_id: int, status: str, started_ms: int, ended_ms: int | None, head: bytes | None, owner: str
+) -> RunRow:
+    head_hex = None if head is None else head.hex()
+    return RunRow(ArtifactKey.unpack(key), workflow_run_id, status, started_ms, ended_ms, head_hex, owner)

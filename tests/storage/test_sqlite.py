@@ -1,0 +1,328 @@
+"""The SQLite store keeps the contract, and what only a file can promise."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from sapwood import KeyFactory
+from sapwood.errors import NotFound, StoreClosed, StoreDamaged, StoreUnwritable, SyncFailed, WrongStore
+from sapwood.ports import ArtifactStore, Claim
+from sapwood.storage import sqlite as sqlite_module
+from sapwood.storage.migrate import load_migrations
+from sapwood.storage.sqlite import SqliteStore
+from sapwood.storage.sqlite_file import has_wal_reset_bug
+from tests.storage.contract import KEYS, StoreContract, record, start_run, version
+
+
+class SqliteContract(StoreContract):
+    sqlite_version: tuple[int, ...] | None = None
+
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> Iterator[Callable[[], ArtifactStore]]:
+        opened: list[SqliteStore] = []
+
+        def open_it() -> ArtifactStore:
+            opened.append(SqliteStore(tmp_path / "s.db", sqlite_version=self.sqlite_version))
+            return opened[-1]
+
+        yield open_it
+        for store in opened:
+            store.close()
+
+
+class TestSqliteWithLog(SqliteContract):
+    """WAL, as with every SQLite that is safe with it."""
+
+
+class TestSqliteWithoutLog(SqliteContract):
+    """The rollback journal, as with a SQLite that has the WAL-reset bug."""
+
+    sqlite_version = (3, 40, 1)
+
+    def test_a_reader_sees_one_moment(self, store: ArtifactStore) -> None:
+        """Without a log a commit waits for the readers, so the commit here comes from another thread."""
+        root = start_run(store)
+        commit = threading.Thread(target=store.append, args=([record(KEYS.child(root))],))
+        with store.read() as reader:
+            assert reader.count(root) == 1
+            commit.start()
+            commit.join(0.2)
+            assert reader.count(root) == 1
+        commit.join()
+        with store.read() as reader:
+            assert reader.count(root) == 2
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(tmp_path / "s.db")
+    yield store
+    store.close()
+
+
+def sql(path: Path, text: str) -> list[tuple[object, ...]]:
+    connection = apsw.Connection(str(path))
+    try:
+        return list(connection.execute(text))
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "has_bug"),
+    [((3, 40, 1), True), ((3, 44, 6), False), ((3, 50, 6), True), ((3, 50, 7), False), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 54, 1), False)],
+)  # fmt: skip
+def test_the_versions_with_the_wal_reset_bug_are_known(version: tuple[int, ...], has_bug: bool) -> None:
+    assert has_wal_reset_bug(version) is has_bug
+
+
+def test_the_journal_follows_the_version(tmp_path: Path) -> None:
+    for number, journal in (((3, 54, 1), "wal"), ((3, 40, 1), "delete"), ((3, 54, 1), "wal")):
+        store = SqliteStore(tmp_path / "s.db", sqlite_version=number)
+        store.append([])
+        assert store.journal == journal
+        store.close()
+
+
+def test_the_files_are_for_their_owner_only_and_the_page_size_is_8_kib(store: SqliteStore, tmp_path: Path) -> None:
+    store.append([record(KEYS.root())])
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+        "s.db": 0o600, "s.db-wal": 0o600, "s.db-shm": 0o600,
+    }  # fmt: skip
+    assert sql(tmp_path / "s.db", "pragma page_size") == [(8192,)]
+
+
+def test_every_commit_waits_for_the_disk_and_runs_no_checkpoint(store: SqliteStore) -> None:
+    pragmas = [store._writer.execute(f"pragma {name}").fetchone()[0] for name in ("synchronous", "wal_autocheckpoint")]
+    assert pragmas == [2, 0]
+
+
+def test_an_append_without_records_still_changes_a_row_so_that_sqlite_syncs(store: SqliteStore) -> None:
+    before = store._writer.total_changes()
+    store.append([])
+    assert store._writer.total_changes() == before + 1
+
+
+TAMPERING = [
+    "update {0} set {1} = {1}",
+    "delete from {0}",
+    "insert or replace into {0} select * from {0}",
+    "insert or ignore into {0} select * from {0}",
+    "replace into {0} select * from {0}",
+]
+
+
+@pytest.mark.parametrize("table", ["artifact key", "chunk hash", "claim role", "template hash"])
+@pytest.mark.parametrize("statement", TAMPERING)
+def test_plain_sql_cannot_change_a_source_row(store: SqliteStore, tmp_path: Path, table: str, statement: str) -> None:
+    root = start_run(store)
+    store.append([record(KEYS.child(root), os.urandom(50_000))], claims=[Claim(root, "n", 1, 1, "r", root)])
+    store.add_version(version("tpl.a.b", "text"))
+    with pytest.raises(apsw.ConstraintError):
+        sql(tmp_path / "s.db", statement.format(*table.split()))
+
+
+@pytest.mark.mutant
+def test_without_the_guard_an_insert_or_replace_would_slip_past_the_other_triggers(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    store.append([record(KEYS.root(), b"1")])
+    sql(tmp_path / "s.db", "drop trigger artifact_once")
+    sql(
+        tmp_path / "s.db",
+        "insert or replace into artifact select id, key, kind, hash, metadata, x'32', chunks from artifact",
+    )
+    with store.read() as reader:
+        assert [found.content for found in reader.load()] == [b"2"]
+    store.close()
+
+
+def test_large_contents_that_repeat_are_stored_once(store: SqliteStore, tmp_path: Path) -> None:
+    body = os.urandom(400_000)
+    root = KEYS.root()
+    for number in range(10):
+        store.append([record(KEYS.child(root), b"turn %d " % number + body, kind="RenderedPrompt")])
+    stored = sql(tmp_path / "s.db", "select sum(length(data)) from chunk")[0][0]
+    assert isinstance(stored, int)
+    assert stored < 2 * len(body)
+
+
+def test_a_report_of_any_size_stands_whole_in_the_view(store: SqliteStore, tmp_path: Path) -> None:
+    key = KeyFactory(clock=lambda: 1_700_000_000_123).root()
+    metadata = b'{"artifact_id":7,"content_type":"markdown","media":"text","run_node_id":3}'
+    text = "é" * 40_000
+    store.append([record(key, text.encode(), kind="Report", metadata=metadata), record(KEYS.root(), kind="Input")])
+    connection = sqlite3.connect(tmp_path / "s.db")
+    rows = connection.execute(
+        "select id, run_node_id, artifact_type, content_type, content, metadata, created_at from phase_artifacts"
+    ).fetchall()
+    assert rows == [(7, 3, "report", "markdown", text, metadata.decode(), "2023-11-14T22:13:20.123Z")]
+    with pytest.raises(sqlite3.OperationalError):
+        connection.execute("delete from phase_artifacts")
+    connection.close()
+
+
+def test_a_foreign_file_is_refused_untouched(tmp_path: Path) -> None:
+    sql(tmp_path / "theirs.db", "create table t (a)")
+    before = (tmp_path / "theirs.db").read_bytes()
+    with pytest.raises(WrongStore, match="another program"):
+        SqliteStore(tmp_path / "theirs.db")
+    assert (tmp_path / "theirs.db").read_bytes() == before
+    (tmp_path / "noise.db").write_bytes(b"no database at all" * 100)
+    with pytest.raises(WrongStore, match="no SQLite database"):
+        SqliteStore(tmp_path / "noise.db")
+
+
+def test_a_newer_store_is_refused_with_a_message(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "s.db").close()
+    sql(tmp_path / "s.db", "pragma user_version = 99")
+    with pytest.raises(WrongStore, match=r"schema version 99.*upgrade"):
+        SqliteStore(tmp_path / "s.db")
+
+
+def test_an_older_store_is_copied_and_upgraded_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    root = start_run(store)
+    store.close()
+    newer = [*load_migrations("sqlite"), "create table added (a) strict; ".replace("(a)", "(a integer)")]
+    monkeypatch.setattr(sqlite_module, "load_migrations", lambda _backend: newer)
+    store = SqliteStore(tmp_path / "s.db")
+    with store.read() as reader:
+        assert reader.count(root) == 1
+    store.close()
+    assert sql(tmp_path / "s.db", "pragma user_version") == [(2,)]
+    assert sql(tmp_path / "s.db.v1.bak", "pragma user_version") == [(1,)]
+    assert (tmp_path / "s.db.v1.bak").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SqliteStore(tmp_path / "s.db").close()
+    broken = [*load_migrations("sqlite"), "create table added (a); nonsense"]
+    monkeypatch.setattr(sqlite_module, "load_migrations", lambda _backend: broken)
+    with pytest.raises(Exception, match="nonsense"):
+        SqliteStore(tmp_path / "s.db")
+    assert sql(tmp_path / "s.db", "select count(*) from sqlite_schema where name = 'added'") == [(0,)]
+    assert sql(tmp_path / "s.db", "pragma user_version") == [(1,)]
+
+
+def test_a_missing_store_is_not_created_for_a_reader(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        SqliteStore(tmp_path / "s.db", create=False)
+    with pytest.raises(StoreUnwritable):
+        SqliteStore(tmp_path / "no folder" / "s.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_log_is_moved_into_the_file_beside_the_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_module, "CHECKPOINT_PAGES", 20)
+    store = SqliteStore(tmp_path / "s.db")
+    for _ in range(200):
+        store.append([record(KEYS.root(), b"x" * 5000)])
+        if store._checkpoint:
+            store._checkpoint.join()
+    assert (tmp_path / "s.db-wal").stat().st_size < 100 * 8192
+    with store.read() as reader:
+        assert reader.count() == 200
+    store.close()
+
+
+def test_a_store_whose_log_was_replaced_stops_at_the_next_commit(store: SqliteStore, tmp_path: Path) -> None:
+    store.append([])
+    (tmp_path / "s.db-wal").rename(tmp_path / "gone")
+    with pytest.raises(StoreDamaged, match="removed or replaced"):
+        store.append([])
+    with pytest.raises(StoreDamaged):
+        store.append([])
+
+
+def test_no_call_opens_the_live_file_behind_the_back_of_sqlite(tmp_path: Path) -> None:
+    opened: list[str] = []
+    active = True
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if active and event == "open" and "s.db" in str(arguments[0]):
+            opened.append(str(arguments[0]))
+
+    store = SqliteStore(tmp_path / "s.db")
+    sys.addaudithook(hook)
+    root = start_run(store)
+    store.append([record(KEYS.child(root), os.urandom(100_000))])
+    with store.read() as reader:
+        list(reader.load())
+    store.add_version(version("tpl.a.b", "text"))
+    store.close()
+    active = False
+    assert opened == []
+
+
+def test_a_forked_child_gets_a_clear_error_and_the_parent_goes_on(store: SqliteStore) -> None:
+    root = start_run(store)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            store.append([record(KEYS.child(root))])
+        except StoreClosed as error:
+            os._exit(0 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitpid(pid, 0)[1] == 0
+    store.append([record(KEYS.child(root))])
+    with store.read() as reader:
+        assert reader.count(root) == 2
+
+
+class FailingSync:
+    """Stands for the connection; its next commits fail as a disk does that does not confirm a sync."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, *arguments: Any) -> object:
+        if statement == "commit":
+            error: Any = apsw.IOError("IOError: disk I/O error")
+            error.extendedresult = apsw.SQLITE_IOERR_FSYNC
+            raise error
+        return self._connection.execute(statement, *arguments)
+
+
+def test_after_a_failed_sync_the_store_reopens_and_goes_on(store: SqliteStore) -> None:
+    root = start_run(store)
+    store._writer = FailingSync(store._writer)
+    with pytest.raises(SyncFailed):
+        store.append([record(KEYS.child(root))])
+    assert not isinstance(store._writer, FailingSync)
+    store.append([record(KEYS.child(root))])
+    with store.read() as reader:
+        assert reader.count(root) == 2
+
+
+def test_two_threads_may_read_and_write_at_once(store: SqliteStore) -> None:
+    root = start_run(store)
+    errors: list[Exception] = []
+
+    def read() -> None:
+        try:
+            for _ in range(50):
+                with store.read() as reader:
+                    assert len(list(reader.load(root))) == reader.count(root)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(100):
+        store.append([record(KEYS.child(root))])
+    for thread in threads:
+        thread.join()
+    assert errors == []
