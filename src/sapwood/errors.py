@@ -7,6 +7,9 @@ SapwoodError
 │   ├─ InvalidTemplateId       not a template id
 │   ├─ InvalidText             text that cannot be UTF-8 (a lone surrogate)
 │   ├─ NotCanonical            a value that has no canonical JSON form
+│   ├─ InvalidHandoff          a field of an upstream artifact, a policy or a handoff that no envelope may carry
+│   ├─ InvalidEnvelope         text that is not exactly one context entry
+│   ├─ InvalidPhase            a field of a phase manifest or a phase handoff
 │   └─ InvalidSettings         a flag, variable or file of the configuration
 ├─ NotFound                    what was asked for is not there                        exit code 3
 ├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
@@ -81,6 +84,28 @@ class NotCanonical(InvalidInput):
         super().__init__(f"no canonical JSON for the value at {path}: {why}")
         self.path = path
         self.why = why
+
+
+class InvalidHandoff(InvalidInput):
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        super().__init__(f"handoff field {field} is {_shown(value)}; expected {expected}")
+        self.field = field
+        self.value = value
+        self.expected = expected
+
+
+class InvalidEnvelope(InvalidInput):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"not a context entry: {why}")
+        self.why = why
+
+
+class InvalidPhase(InvalidInput):
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        super().__init__(f"phase field {field} is {_shown(value)}; expected {expected}")
+        self.field = field
+        self.value = value
+        self.expected = expected
 
 
 class InvalidSettings(InvalidInput):

@@ -1,0 +1,267 @@
+"""Handoff policy v1: the artifacts of a node's selected direct predecessors -> its context entries and their manifest.
+
+Filter (the latest report of each run node), order, cap each artifact, then all together; nothing is cut or dropped
+without the manifest saying so. Equal artifacts and policy give equal bytes, in whatever order the artifacts come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from sapwood.core.contentflags import ContentFlags, find_flags
+from sapwood.core.envelope import CONTENT_TYPES, Envelope, write_envelope
+from sapwood.core.extensions import Extension, cut_extension, write_extension
+from sapwood.core.instants import find_instant
+from sapwood.core.integers import is_id, is_integer
+from sapwood.core.lengths import Cut, count_units, head_tail
+from sapwood.core.nodekey import NODE_KEY, is_node_key
+from sapwood.errors import InvalidHandoff
+
+POLICY_VERSION: Final = 1
+ARTIFACT_TYPES: Final = ("report", "note", "log")
+
+_ID = "a positive integer below 2**63"
+_INSTANT = "an ISO 8601 instant with its zone"
+_NODE_KEY = f"a node key, {NODE_KEY.pattern}"
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffPolicy:
+    """The bounds of a handoff; the defaults are policy v1. Lengths are UTF-16 units of included content."""
+
+    max_upstream_artifacts: int = 4
+    max_context_chars_total: int = 32_000
+    max_chars_per_artifact: int = 12_000
+    min_remaining_chars: int = 1_000
+    max_distance: int = 1
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if not is_integer(value) or value < 0:
+                raise InvalidHandoff(name, value, "an integer of 0 or more")
+
+
+ContextHandoffPolicyV1 = HandoffPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamArtifact:
+    """One artifact of a predecessor; `chars` is the length of its content in UTF-16 units."""
+
+    run_node_id: int
+    node_key: str
+    sequence_index: int
+    attempt: int
+    artifact_id: int
+    artifact_type: str
+    content_type: str
+    created_at: str
+    content: str
+    distance: int = 1
+    chars: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("run_node_id", "attempt", "artifact_id", "distance"):
+            _require(is_id(getattr(self, name)), name, getattr(self, name), _ID)
+        _require(is_integer(self.sequence_index), "sequence_index", self.sequence_index, "an integer")
+        _require(is_node_key(self.node_key), "node_key", self.node_key, _NODE_KEY)
+        for name, allowed in (("artifact_type", ARTIFACT_TYPES), ("content_type", CONTENT_TYPES)):
+            _require(getattr(self, name) in allowed, name, getattr(self, name), f"one of {', '.join(allowed)}")
+        _require(isinstance(self.content, str), "content", self.content, "text")
+        object.__setattr__(self, "created_at", _instant("created_at", self.created_at))
+        object.__setattr__(self, "chars", count_units(self.content, "content"))
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """What a node gets: the entries, in order, and the manifest that accounts for them."""
+
+    entries: tuple[str, ...]
+    manifest: dict[str, Any]
+
+
+Source = TypeVar("Source", UpstreamArtifact, Extension)
+
+
+class _Included(NamedTuple, Generic[Source]):
+    """An artifact or extension that made it into the context."""
+
+    source: Source
+    cut: Cut
+    sha256: str
+    flags: ContentFlags
+
+
+class _Placement(NamedTuple):
+    included: list[_Included[UpstreamArtifact]]
+    dropped: Sequence[UpstreamArtifact]
+    is_overflow: bool
+
+
+def assemble_handoff(
+    artifacts: Iterable[UpstreamArtifact],
+    *,
+    workflow_run_id: int,
+    target_node_key: str,
+    assembled_at: str,
+    policy: HandoffPolicy = HandoffPolicy(),
+    extensions: Sequence[Extension] = (),
+) -> Handoff:
+    """Return the context of one node, made of the artifacts of its selected direct predecessors, in any order.
+
+    Reports come first, by policy v1; what `extensions` use is taken off the total before reports are placed.
+    """
+    _require(is_id(workflow_run_id), "workflow_run_id", workflow_run_id, _ID)
+    _require(is_node_key(target_node_key), "target_node_key", target_node_key, _NODE_KEY)
+    assembly_timestamp = _instant("assembled_at", assembled_at)
+    in_scope = [artifact for artifact in artifacts if artifact.distance <= policy.max_distance]
+    candidates = order_candidates(latest_reports(in_scope))
+    extras = _place_extensions(extensions, policy.max_context_chars_total)
+    used_chars = sum(extra.cut.included_chars for extra in extras)
+    placement = _place_reports(candidates, policy, policy.max_context_chars_total - used_chars)
+    entries = [_report_entry(one, workflow_run_id, target_node_key) for one in placement.included]
+    entries += [write_extension(e.source, e.cut, e.sha256, workflow_run_id, target_node_key) for e in extras]
+    manifest = {
+        **_manifest_of_reports(placement),
+        "no_eligible_artifact_types": bool(in_scope) and not candidates,
+        "extensions": [_manifest_of_extension(extra) for extra in extras],
+        "assembly_timestamp": assembly_timestamp,
+    }
+    return Handoff(tuple(entries), manifest)
+
+
+def latest_reports(artifacts: Iterable[UpstreamArtifact]) -> list[UpstreamArtifact]:
+    """Return the report of each run node that is the last by (created_at, artifact_id)."""
+    latest: dict[int, UpstreamArtifact] = {}
+    for artifact in artifacts:
+        if artifact.artifact_type != "report":
+            continue
+        best = latest.get(artifact.run_node_id)
+        if best is None or (artifact.created_at, artifact.artifact_id) > (best.created_at, best.artifact_id):
+            latest[artifact.run_node_id] = artifact
+        elif artifact.artifact_id == best.artifact_id and artifact != best:
+            raise InvalidHandoff("artifact_id", artifact.artifact_id, "one artifact for each id of a run node")
+    return list(latest.values())
+
+
+def order_candidates(candidates: Iterable[UpstreamArtifact]) -> list[UpstreamArtifact]:
+    """Return candidates by distance, sequence_index, node_key, run_node_id.
+
+    Node keys are ASCII, so the order of their code points is the order of their code units.
+    """
+    return sorted(candidates, key=lambda a: (a.distance, a.sequence_index, a.node_key, a.run_node_id))
+
+
+def _place_extensions(extensions: Sequence[Extension], remaining_chars: int) -> list[_Included[Extension]]:
+    placed = []
+    for extension in extensions:
+        cut = cut_extension(extension, remaining_chars)
+        remaining_chars -= cut.included_chars
+        placed.append(_included(extension, cut))
+    return placed
+
+
+def _place_reports(candidates: list[UpstreamArtifact], policy: HandoffPolicy, remaining_chars: int) -> _Placement:
+    """Add candidates in order until the count or the room is used up; what follows is dropped."""
+    included: list[_Included[UpstreamArtifact]] = []
+    is_overflow = False
+    for artifact in candidates:
+        if len(included) == policy.max_upstream_artifacts or remaining_chars < policy.min_remaining_chars:
+            return _Placement(included, candidates[len(included) :], True)
+        limit = min(policy.max_chars_per_artifact, remaining_chars)
+        is_overflow |= limit < min(policy.max_chars_per_artifact, artifact.chars)
+        cut = head_tail(artifact.content, limit, artifact.chars)
+        remaining_chars -= cut.included_chars
+        included.append(_included(artifact, cut))
+    return _Placement(included, (), is_overflow)
+
+
+def _included(source: Source, cut: Cut) -> _Included[Source]:
+    utf8 = source.content.encode()
+    return _Included(source, cut, sha256(utf8).hexdigest(), find_flags(cut.text, utf8))
+
+
+def _report_entry(one: _Included[UpstreamArtifact], workflow_run_id: int, target_node_key: str) -> str:
+    artifact, cut = one.source, one.cut
+    return write_envelope(
+        Envelope(
+            workflow_run_id=workflow_run_id,
+            target_node_key=target_node_key,
+            source_node_key=artifact.node_key,
+            source_run_node_id=artifact.run_node_id,
+            source_attempt=artifact.attempt,
+            artifact_id=artifact.artifact_id,
+            content_type=artifact.content_type,
+            created_at=artifact.created_at,
+            sha256=one.sha256,
+            applied=cut.dropped_chars > 0,
+            method="head_tail" if cut.dropped_chars else "none",
+            original_chars=cut.original_chars,
+            included_chars=cut.included_chars,
+            dropped_chars=cut.dropped_chars,
+            content=cut.text,
+        )
+    )
+
+
+def _manifest_of_reports(placement: _Placement) -> dict[str, Any]:
+    included, dropped, is_overflow = placement
+    return {
+        "context_policy_version": POLICY_VERSION,
+        "included_artifact_ids": [one.source.artifact_id for one in included],
+        "included_source_node_keys": [one.source.node_key for one in included],
+        "included_source_run_node_ids": [one.source.run_node_id for one in included],
+        "included_sha256": [one.sha256 for one in included],
+        "included_count": len(included),
+        "included_chars_total": sum(one.cut.included_chars for one in included),
+        "entries": [
+            {"artifact_id": one.source.artifact_id, "run_node_id": one.source.run_node_id, **_counts(one.cut)}
+            for one in included
+        ],
+        "truncated_artifact_ids": [one.source.artifact_id for one in included if one.cut.dropped_chars],
+        "dropped_artifact_ids": [artifact.artifact_id for artifact in dropped],
+        "dropped_chars_total": sum(one.cut.dropped_chars for one in included)
+        + sum(artifact.chars for artifact in dropped),
+        "budget_overflow": is_overflow,
+        "missing_upstream_artifacts": not included,
+        **{
+            flag: [one.source.artifact_id for one in included if getattr(one.flags, flag)]
+            for flag in ContentFlags._fields
+        },
+    }
+
+
+def _manifest_of_extension(extra: _Included[Extension]) -> dict[str, Any]:
+    return {
+        "name": extra.source.name,
+        "source_node_key": extra.source.source_node_key,
+        "source_run_node_id": extra.source.source_run_node_id,
+        "source_attempt": extra.source.source_attempt,
+        "sha256": extra.sha256,
+        **_counts(extra.cut),
+        **extra.flags._asdict(),
+    }
+
+
+def _counts(cut: Cut) -> dict[str, int]:
+    return {
+        "original_chars": cut.original_chars,
+        "included_chars": cut.included_chars,
+        "dropped_chars": cut.dropped_chars,
+    }
+
+
+def _instant(name: str, value: object) -> str:
+    instant = find_instant(value)
+    if instant is None:
+        raise InvalidHandoff(name, value, _INSTANT)
+    return instant
+
+
+def _require(is_valid: bool, name: str, value: object, expected: str) -> None:
+    if not is_valid:
+        raise InvalidHandoff(name, value, expected)

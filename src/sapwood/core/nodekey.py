@@ -1,0 +1,13 @@
+"""Node keys: names that can stand in a header line, a file name and a URL without being mistaken for anything else."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+NODE_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+def is_node_key(value: object) -> bool:
+    """Tell whether `value` is a valid node key."""
+    return isinstance(value, str) and NODE_KEY.fullmatch(value) is not None

@@ -1,0 +1,59 @@
+"""Whose reports a node gets: routing state -> selected direct predecessors -> the artifacts that may be handed on.
+
+The executor hands the state in; nothing here reads a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from sapwood.core.handoff import UpstreamArtifact
+
+COMPLETED: Final = "completed"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One attempt of a node and how it ended; `attempt` counts loops and retries alike, from 1.
+
+    `selected_targets` are the nodes that the edges chosen at its end lead to; empty while it runs, after a failure
+    that is tried again, and at the end of a workflow.
+    """
+
+    run_node_id: int
+    node_key: str
+    sequence_index: int
+    attempt: int
+    status: str
+    selected_targets: tuple[str, ...] = ()
+
+
+def select_predecessors(visits: Iterable[Visit], target_node_key: str) -> tuple[Visit, ...]:
+    """Return, for each run node that leads to the target now, its latest visit, by run_node_id.
+
+    Only the latest visit counts: one that is running, failed or requeued gives nothing, though an earlier one
+    completed; and one that chose another edge gives nothing, though an earlier one chose the target.
+    """
+    latest: dict[int, Visit] = {}
+    for visit in visits:
+        best = latest.get(visit.run_node_id)
+        if best is None or visit.attempt > best.attempt:
+            latest[visit.run_node_id] = visit
+    return tuple(
+        visit
+        for _, visit in sorted(latest.items())
+        if visit.status == COMPLETED and target_node_key in visit.selected_targets
+    )
+
+
+def eligible_artifacts(artifacts: Iterable[UpstreamArtifact], predecessors: Iterable[Visit]) -> list[UpstreamArtifact]:
+    """Return the artifacts of these predecessors; of reports, only those of the selected attempt."""
+    attempts = {visit.run_node_id: visit.attempt for visit in predecessors}
+    return [
+        artifact
+        for artifact in artifacts
+        if artifact.run_node_id in attempts
+        and (artifact.artifact_type != "report" or artifact.attempt == attempts[artifact.run_node_id])
+    ]
