@@ -10,6 +10,7 @@ SapwoodError
 │   ├─ InvalidHandoff          a field of an upstream artifact, a policy or a handoff that no envelope may carry
 │   ├─ InvalidEnvelope         text that is not exactly one context entry
 │   ├─ InvalidPhase            a field of a phase manifest or a phase handoff
+│   ├─ InvalidArtifact         an artifact or event with a wrong field, or bytes that do not fit its kind
 │   └─ InvalidSettings         a flag, variable or file of the configuration
 ├─ NotFound                    what was asked for is not there                        exit code 3
 ├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
@@ -106,6 +107,13 @@ class InvalidPhase(InvalidInput):
         self.field = field
         self.value = value
         self.expected = expected
+
+
+class InvalidArtifact(InvalidInput):
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"{where}: {why}")
+        self.where = where
+        self.why = why
 
 
 class InvalidSettings(InvalidInput):

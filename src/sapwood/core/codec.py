@@ -1,0 +1,170 @@
+"""Artifact <-> stored record <-> plain dict: the one wire form.
+
+`to_record` writes exactly the fields that were given. `from_record` reads any record: fields it does not know are kept
+in `unknown` and `metadata`, kinds it does not know come back as UnknownArtifact; both are written back unchanged.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, get_args
+
+import msgspec
+
+from sapwood.core.artifacts import AnyArtifact
+from sapwood.core.canonical import canonical_json
+from sapwood.core.hashing import utf8
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact, UnknownArtifact
+from sapwood.core.record import Record
+from sapwood.core.shapes import Field, fields_of, given, take, typed
+from sapwood.core.typed import JsonObject
+from sapwood.errors import InvalidArtifact
+
+WIRE_FIELDS: Final = frozenset({"key", "kind", "content", "content_hash", "metadata"})
+
+
+class Shape(NamedTuple):
+    """Where each field of a kind is stored."""
+
+    cls: type[Artifact]
+    media: str | None
+    content_field: str | None
+    content: tuple[Field, ...]
+    metadata: tuple[Field, ...]
+
+
+def _shape_of(cls: type[Artifact]) -> Shape:
+    fields = tuple(field for field in fields_of(cls) if field.attribute != "key")
+    if cls.content_field is not None:
+        metadata = tuple(field for field in fields if field.attribute != cls.content_field)
+        return Shape(cls, cls.media, cls.content_field, (), metadata)
+    content = tuple(field for field in fields if field.attribute not in cls.metadata_fields)
+    return Shape(cls, cls.media, None, content, tuple(field for field in fields if field not in content))
+
+
+SHAPES: Final[Mapping[str, Shape]] = {cls.__name__: _shape_of(cls) for cls in get_args(AnyArtifact)}
+
+
+def to_record(artifact: Artifact | UnknownArtifact) -> Record:
+    """Return the artifact as it is stored."""
+    if isinstance(artifact, UnknownArtifact):
+        return artifact.record
+    kind = type(artifact).__name__
+    shape = SHAPES.get(kind)
+    if shape is None or shape.cls is not type(artifact):
+        raise InvalidArtifact(kind, "not an artifact kind")
+    metadata = given(artifact, shape.metadata, artifact.metadata)
+    if "media" in metadata or (artifact.unknown and shape.content_field is not None):
+        raise InvalidArtifact(kind, "`media` is no free name, and a kind with one content has no unknown fields")
+    if shape.content_field is None:
+        content = canonical_json(given(artifact, shape.content, artifact.unknown))
+    else:
+        content = _content(getattr(artifact, shape.content_field), shape.media, kind)
+    if shape.media is not None:
+        metadata["media"] = shape.media
+    return Record(
+        artifact.key,
+        kind,
+        content,
+        sha256(content).hexdigest(),
+        canonical_json(metadata) if metadata else b"{}",
+    )
+
+
+def from_record(record: Record) -> Artifact | UnknownArtifact:
+    """Return the typed view of a record; raise InvalidArtifact when its bytes do not fit its kind."""
+    shape = SHAPES.get(record.kind)
+    if shape is None:
+        return UnknownArtifact(record)
+    where = f"{record.kind} {record.key}"
+    metadata = read_object(record.metadata, f"{where} metadata")
+    media = metadata.pop("media", None)
+    if media != shape.media:
+        raise InvalidArtifact(where, f"media is {media!r}; expected {shape.media!r}")
+    fields: JsonObject = {"key": record.key, "metadata": metadata}
+    if shape.content_field is None:
+        fields["unknown"] = read_object(record.content, where)
+        take(shape.content, fields["unknown"], fields)
+    else:
+        fields[shape.content_field] = _value(record.content, media, where)
+    take(shape.metadata, metadata, fields)
+    return typed(shape.cls, fields, where)
+
+
+def to_dict(artifact: Artifact | UnknownArtifact | Record) -> JsonObject:
+    """Return the wire form: key, kind, content (JSON value, text, or base64 of bytes), content_hash, metadata."""
+    record = artifact if isinstance(artifact, Record) else to_record(artifact)
+    where = f"{record.kind} {record.key}"
+    metadata = read_object(record.metadata, f"{where} metadata")
+    content = _value(record.content, metadata.get("media"), where)
+    return {
+        "key": record.key.text,
+        "kind": record.kind,
+        "content": b64encode(content).decode() if metadata.get("media") == "bytes" else content,
+        "content_hash": record.content_hash,
+        "metadata": metadata,
+    }
+
+
+def from_dict(data: Mapping[str, Any]) -> Artifact | UnknownArtifact:
+    """Return the artifact of a wire form."""
+    return from_record(record_from_dict(data))
+
+
+def record_from_dict(data: Mapping[str, Any]) -> Record:
+    """Return the record of a wire form; raise InvalidArtifact when its parts do not fit together."""
+    if data.keys() != WIRE_FIELDS:
+        raise InvalidArtifact("artifact", f"has {sorted(map(str, data))}; expected {sorted(WIRE_FIELDS)}")
+    key, kind, metadata = ArtifactKey(data["key"]), data["kind"], data["metadata"]
+    where = f"{kind} {key}"
+    if not isinstance(kind, str) or not kind or not isinstance(metadata, dict):
+        raise InvalidArtifact(where, "expected a kind that is text and metadata that is an object")
+    content = data["content"]
+    if metadata.get("media") == "bytes":
+        content = _unbase64(content, where)
+    content = _content(content, metadata.get("media"), where)
+    content_hash = sha256(content).hexdigest()
+    if content_hash != data["content_hash"]:
+        raise InvalidArtifact(where, f"its content hashes to {content_hash}, not to its content_hash")
+    return Record(key, kind, content, content_hash, canonical_json(metadata))
+
+
+def _content(value: Any, media: Any, where: str) -> bytes:
+    """Return the stored bytes of a content value."""
+    if media == "text" and isinstance(value, str):
+        return utf8(value, where)
+    if media == "bytes" and isinstance(value, bytes):
+        return value
+    if media is None:
+        return canonical_json(value)
+    raise InvalidArtifact(where, f"content of type {type(value).__name__} with media {media!r}")
+
+
+def _value(content: bytes, media: Any, where: str) -> Any:
+    """Return the content value of stored bytes."""
+    if media == "bytes":
+        return content
+    try:
+        return content.decode() if media == "text" else msgspec.json.decode(content)
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise InvalidArtifact(where, f"its bytes are no {media or 'JSON'}: {error}") from None
+
+
+def read_object(data: bytes, where: str) -> JsonObject:
+    """Return the JSON object in `data`."""
+    if data == b"{}":
+        return {}
+    value = _value(data, None, where)
+    if not isinstance(value, dict):
+        raise InvalidArtifact(where, f"holds a {type(value).__name__}; expected an object")
+    return value
+
+
+def _unbase64(text: Any, where: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (TypeError, ValueError) as error:
+        raise InvalidArtifact(where, f"its content is no base64: {error}") from None

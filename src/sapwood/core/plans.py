@@ -1,0 +1,136 @@
+"""DiscoveryReport and PlanningTicket: what was found, and the work that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import UNSET, UnsetType
+
+from sapwood.core.findings import Finding
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact
+from sapwood.core.typed import Text, Typed
+
+
+class Entry(Typed, frozen=True):
+    """Something a discovery found, with an id to link to."""
+
+    id: str
+
+
+class FileReference(Entry, frozen=True):
+    """A place in the code: `lines` is a range like `10-25`."""
+
+    path: str
+    lines: str | None
+    why: str
+
+
+class CrossLink(Entry, frozen=True):
+    """Two entries that belong together."""
+
+    source: str
+    target: str
+    why: Text = UNSET
+
+
+class GeneratedQuery(Entry, frozen=True):
+    text: str
+
+
+class Diagram(Entry, frozen=True):
+    """A drawing as text in some language, for example mermaid."""
+
+    language: str
+    text: str
+
+
+class DiscoveryReport(Artifact, frozen=True):
+    """What a discovery found; every entry has an id of its own, to link to."""
+
+    file_references: tuple[FileReference, ...]
+    cross_links: tuple[CrossLink, ...]
+    semantic_tags: tuple[str, ...]
+    generated_queries: tuple[GeneratedQuery, ...]
+    diagrams: tuple[Diagram, ...]
+
+    @property
+    def entry_ids(self) -> frozenset[str]:
+        entries: tuple[Entry, ...] = (*self.file_references, *self.cross_links, *self.generated_queries, *self.diagrams)
+        return frozenset(entry.id for entry in entries)
+
+
+class DiscoveryLink(Typed, frozen=True):
+    """A link to one entry of a DiscoveryReport."""
+
+    report: ArtifactKey
+    entry: str
+
+
+class Task(Typed, frozen=True):
+    id: str
+    title: str
+    description: str
+    dependencies: tuple[str, ...]
+    acceptance_criteria: tuple[str, ...]
+    discovery_links: tuple[DiscoveryLink, ...]
+
+
+class PlanningTicket(Artifact, frozen=True):
+    """A breakdown of work into tasks."""
+
+    tasks: tuple[Task, ...]
+    title: Text = UNSET
+    goal: str | UnsetType | None = UNSET
+
+
+def check_ticket(ticket: PlanningTicket, reports: Mapping[ArtifactKey, DiscoveryReport]) -> list[Finding]:
+    """Return what is wrong with a ticket: tasks with the same id, unknown or circular dependencies, dead links."""
+    return [*_wrong_tasks(ticket), *_circles(ticket), *_dead_links(ticket, reports)]
+
+
+def _wrong_tasks(ticket: PlanningTicket) -> Iterator[Finding]:
+    ids = [task.id for task in ticket.tasks]
+    for name in sorted({name for name in ids if ids.count(name) > 1}):
+        yield Finding("duplicate_task", ticket.key, f"two tasks have the id {name!r}")
+    for task in ticket.tasks:
+        for name in task.dependencies:
+            if name not in ids:
+                yield Finding(
+                    "unknown_dependency", ticket.key, f"task {task.id!r} depends on {name!r}, which is no task"
+                )
+
+
+def _circles(ticket: PlanningTicket) -> Iterator[Finding]:
+    """Take away tasks whose dependencies are gone until none is left to take; what remains stands in a circle."""
+    waiting = {task.id: set(task.dependencies) for task in ticket.tasks}
+    dependents: dict[str, list[str]] = {}
+    for name, needs in waiting.items():
+        needs &= waiting.keys()
+        for need in needs:
+            dependents.setdefault(need, []).append(name)
+    ready = [name for name, needs in waiting.items() if not needs]
+    while ready:
+        done = ready.pop()
+        del waiting[done]
+        for name in dependents.get(done, ()):
+            waiting[name].discard(done)
+            if not waiting[name]:
+                ready.append(name)
+    if waiting:
+        names = ", ".join(sorted(waiting))
+        yield Finding("dependency_cycle", ticket.key, f"these tasks wait for each other or for a circle: {names}")
+
+
+def _dead_links(ticket: PlanningTicket, reports: Mapping[ArtifactKey, DiscoveryReport]) -> Iterator[Finding]:
+    for task in ticket.tasks:
+        for link in task.discovery_links:
+            report = reports.get(link.report)
+            if report is None:
+                yield Finding(
+                    "unknown_report", ticket.key, f"task {task.id!r} links to {link.report}, no DiscoveryReport"
+                )
+            elif link.entry not in report.entry_ids:
+                yield Finding(
+                    "unknown_entry", ticket.key, f"task {task.id!r} links to {link.entry!r}, not in {link.report}"
+                )
