@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -198,3 +198,30 @@ class ArtifactStore(TemplateStore, Protocol):
 
     def close(self) -> None:
         """Give back files and connections; harmless when repeated."""
+
+
+class Rendered(NamedTuple):
+    """A template's output, and all that says how it came about. `args_json` is what PromptArgs stores."""
+
+    version: TemplateVersion
+    args_json: bytes
+    text: str
+    renderer: str
+    renderer_version: str
+
+
+class Templates(Protocol):
+    """The template registry, as recording and verifying need it."""
+
+    def register(self, template_id: str, text: str, variables: Iterable[str] = ()) -> TemplateVersion:
+        """Store this text as the current version of the family, or find the version it already is."""
+
+    def render(self, template_id: str, args: Mapping[str, object]) -> Rendered:
+        """Render the family's current version."""
+
+    def rerender(self, version: TemplateVersion, args_json: bytes) -> str:
+        """Render a stored version with stored arguments, the way an untrusted text is rendered."""
+
+    @property
+    def renderer(self) -> tuple[str, str]:
+        """The name and version of what renders here."""
