@@ -36,6 +36,36 @@ _LABELS: Final = {
 }
 
 
+def _known_fields(names: Any) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise InvalidPhase("handoff_fields", names, f"a list of {', '.join(HANDOFF_FIELDS)}")
+    for name in names:
+        if name not in HANDOFF_FIELDS:
+            raise InvalidPhase("handoff_fields", name, f"one of {', '.join(HANDOFF_FIELDS)}")
+    return tuple(names) or None
+
+
+def _texts(name: str, items: Any) -> tuple[str, ...]:
+    if isinstance(items, str) or not isinstance(items, Sequence):
+        raise InvalidPhase(name, items, "a list of texts")
+    for item in items:
+        _require_text(name, item)
+    return tuple(items)
+
+
+def _require_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidPhase(name, value, "text")
+    utf8(value, name)
+
+
+def _require_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidPhase(name, value, "an integer of 0 or more")
+
+
 @dataclass(frozen=True, slots=True)
 class PhaseManifest:
     """The context a phase asks for. No `handoff_fields` (None or empty) means every field."""
@@ -172,33 +202,3 @@ def _override_for(phase: int, overrides: Mapping[Any, Any]) -> Mapping[str, Any]
         raise InvalidPhase("overrides", sorted(map(str, overrides)), "a table by phase, or the fields of one phase")
     found: Mapping[str, Any] | PhaseManifest = by_phase.get(phase, {})
     return found
-
-
-def _known_fields(names: Any) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    if isinstance(names, str) or not isinstance(names, Sequence):
-        raise InvalidPhase("handoff_fields", names, f"a list of {', '.join(HANDOFF_FIELDS)}")
-    for name in names:
-        if name not in HANDOFF_FIELDS:
-            raise InvalidPhase("handoff_fields", name, f"one of {', '.join(HANDOFF_FIELDS)}")
-    return tuple(names) or None
-
-
-def _texts(name: str, items: Any) -> tuple[str, ...]:
-    if isinstance(items, str) or not isinstance(items, Sequence):
-        raise InvalidPhase(name, items, "a list of texts")
-    for item in items:
-        _require_text(name, item)
-    return tuple(items)
-
-
-def _require_text(name: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise InvalidPhase(name, value, "text")
-    utf8(value, name)
-
-
-def _require_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidPhase(name, value, "an integer of 0 or more")
