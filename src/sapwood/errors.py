@@ -12,6 +12,18 @@ SapwoodError
 │   ├─ InvalidPhase            a field of a phase manifest or a phase handoff
 │   ├─ InvalidArtifact         an artifact or event with a wrong field, or bytes that do not fit its kind
 │   └─ InvalidSettings         a flag, variable or file of the configuration
+│   ├─ InvalidSettings         a flag, variable or file of the configuration
+│   └─ TemplateError           a template that cannot be registered or rendered; has template_id, line and cause
+│       ├─ TemplateNotStatic   its text cannot be kept as it is (a carriage return, a lone surrogate)
+│       ├─ TemplateSyntax      it does not parse, or uses a tag, filter or test that is not there
+│       ├─ UndeclaredVariable  it uses names that it does not declare: unresolved placeholders
+│       ├─ InvalidArguments    arguments that are not declared, or that are no JSON
+│       ├─ UndefinedValue      it uses a value that was not given
+│       ├─ TemplateForbidden   it asks for something that the sandbox does not give
+│       ├─ TemplateLimit       it goes over a limit of size, time or memory
+│       ├─ TemplateFailed      its rendering failed in another way (a wrong type, a division by zero)
+│       ├─ TemplateConflict    two files define one id differently
+│       └─ TemplateCollision   another text with the same hash is stored              exit code 4
 ├─ NotFound                    what was asked for is not there                        exit code 3
 ├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
 ├─ EngineBusy                  this process already has an engine                     exit code 4
@@ -121,6 +133,62 @@ class InvalidSettings(InvalidInput):
         super().__init__(f"setting {where}: {why}")
         self.where = where
         self.why = why
+
+
+class TemplateError(InvalidInput):
+    """A template that cannot be registered or rendered: which one, in which line, and why."""
+
+    def __init__(
+        self, cause: str, *, template_id: str | None = None, line: int | None = None, names: tuple[str, ...] = ()
+    ) -> None:
+        where = f"template {template_id}" if template_id else "template"
+        super().__init__(f"{where}{f', line {line}' if line else ''}: {_one_line(cause)}")
+        self.cause = cause
+        self.template_id = template_id
+        self.line = line
+        self.names = names
+
+
+class TemplateNotStatic(TemplateError):
+    """The text cannot be kept as it is."""
+
+
+class TemplateSyntax(TemplateError):
+    """The text does not parse, or uses a tag, filter or test that is not there."""
+
+
+class UndeclaredVariable(TemplateError):
+    """The text uses `names` that it does not declare."""
+
+
+class InvalidArguments(TemplateError):
+    """Arguments that are not declared (`names`), or that are no JSON."""
+
+
+class UndefinedValue(TemplateError):
+    """The template uses a value that was not given."""
+
+
+class TemplateForbidden(TemplateError):
+    """The template asks for something that the sandbox does not give."""
+
+
+class TemplateLimit(TemplateError):
+    """The template goes over a limit of size, time or memory."""
+
+
+class TemplateFailed(TemplateError):
+    """The rendering failed in another way."""
+
+
+class TemplateConflict(TemplateError):
+    """Two files define one id differently; `names` are the files."""
+
+
+class TemplateCollision(TemplateError):
+    """Another text with the same id and hash is stored."""
+
+    exit_code = 4
 
 
 class NotFound(SapwoodError):
@@ -247,6 +315,12 @@ class WrongStore(StoreError):
         super().__init__(f"cannot open {where}: {why}")
         self.where = where
         self.why = why
+
+
+def _one_line(text: str) -> str:
+    """Return `text` without line breaks and other control characters, and not longer than a message should be."""
+    clean = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text[:400])
+    return clean if len(text) <= 400 else f"{clean}…"
 
 
 def _shown(value: object) -> str:

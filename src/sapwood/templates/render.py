@@ -1,0 +1,133 @@
+"""Static text + canonical arguments -> rendered text, in this process, with one typed error for whatever goes wrong."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Final
+
+import jinja2
+import msgspec
+from jinja2 import Template, nodes
+from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
+
+from sapwood.core.template import static_bytes
+from sapwood.errors import (
+    InvalidArguments,
+    TemplateError,
+    TemplateFailed,
+    TemplateForbidden,
+    TemplateLimit,
+    TemplateSyntax,
+    UndeclaredVariable,
+    UndefinedValue,
+)
+from sapwood.templates.limits import OUT_OF_MEMORY, RenderLimits
+from sapwood.templates.sandbox import OutputTooLong, Sandbox
+
+RENDERER: Final = "sapwood-jinja"
+# Our own rules, Jinja's release, and the Unicode tables behind `upper` and its kind: what could change a rendering.
+RENDERER_VERSION: Final = f"1+jinja-{jinja2.__version__}+unicode-{unicodedata.unidata_version}"
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Renderer:
+    """Compiles each text once and renders it as often as asked, the same bytes each time."""
+
+    def __init__(self, limits: RenderLimits | None = None, cache_size: int = 256) -> None:
+        self._limits = limits or RenderLimits()
+        self._sandbox = Sandbox(max_output_chars=self._limits.output_bytes)
+        self._compiled = lru_cache(cache_size)(self._compile)
+
+    def check(self, text: str, variables: tuple[str, ...], template_id: str | None = None) -> None:
+        """Raise the error that registering this text would be refused with."""
+        self._compiled(text, variables, template_id)
+
+    def render(self, text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None = None) -> str:
+        """Return the text with its variables bound to the arguments in `args_json`."""
+        template = self._compiled(text, variables, template_id)
+        try:
+            values = _decode(args_json)
+        except msgspec.MsgspecError as error:
+            raise InvalidArguments(f"cannot be read back: {error}", template_id=template_id) from None
+        try:
+            rendered: str = self._sandbox.concat(template.root_render_func(template.new_context(values)))
+            if len(rendered.encode()) > self._limits.output_bytes:
+                raise OutputTooLong
+        except Exception as error:
+            raise self._typed(error, template_id, template) from None
+        return rendered
+
+    def _compile(self, text: str, variables: tuple[str, ...], template_id: str | None) -> Template:
+        static_bytes(text, template_id)
+        try:
+            tree = self._sandbox.parse(text)
+            for line, cause in self._sandbox.unavailable(tree):
+                raise TemplateSyntax(cause, template_id=template_id, line=line)
+            self._refuse_undeclared(tree, variables, template_id)
+            return self._sandbox.compiled(tree)
+        except TemplateError:
+            raise
+        except Exception as error:
+            raise self._typed(error, template_id, None) from None
+
+    def _refuse_undeclared(self, tree: nodes.Template, variables: tuple[str, ...], template_id: str | None) -> None:
+        names = sorted(self._sandbox.undeclared(tree) - set(variables))
+        if names:
+            lines = [node.lineno for node in tree.find_all(nodes.Name) if node.name in names]
+            raise UndeclaredVariable(
+                f"unresolved placeholder {', '.join(names)}: used and not declared; declare it when you register the "
+                "template, or in a leading {# variables: … #}",
+                template_id=template_id,
+                line=min(lines, default=None),
+                names=tuple(names),
+            )
+
+    def _typed(self, error: Exception, template_id: str | None, template: Template | None) -> TemplateError:
+        kind, cause = _kind_and_cause(error, self._limits)
+        line = error.lineno if isinstance(error, TemplateSyntaxError) else _line(error.__traceback__, template)
+        return kind(cause, template_id=template_id, line=line)
+
+
+def _kind_and_cause(error: Exception, limits: RenderLimits) -> tuple[type[TemplateError], str]:
+    match error:
+        case TemplateSyntaxError():
+            return TemplateSyntax, error.message or "does not parse"
+        case SecurityError():
+            return TemplateForbidden, error.message or "not allowed"
+        case UndefinedError():
+            return UndefinedValue, error.message or "a value is not defined"
+        case OutputTooLong():
+            return TemplateLimit, f"more than {limits.output_bytes} bytes of rendered text"
+        case MemoryError():
+            return TemplateLimit, OUT_OF_MEMORY
+        case (
+            RecursionError() | SyntaxError()
+        ):  # of the parser, of a macro, or of the Python code made from the template
+            return TemplateLimit, "nested or recursive too deeply"
+        case OverflowError():
+            return TemplateLimit, _message(error)
+        case UnicodeEncodeError():
+            return TemplateForbidden, "the rendered text holds a lone surrogate"
+        case _:
+            return TemplateFailed, f"{type(error).__name__}: {_message(error)}"
+
+
+def _message(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # an error may hold a value that has no text
+        return "no message"
+
+
+def _line(traceback: TracebackType | None, template: Template | None) -> int | None:
+    """Return the line of the template in which the innermost of its frames stood."""
+    line = None
+    code: Any = template and template.root_render_func.__globals__
+    while traceback is not None:
+        if template is not None and traceback.tb_frame.f_globals is code:
+            line = template.get_corresponding_lineno(traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return line

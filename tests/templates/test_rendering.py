@@ -1,0 +1,173 @@
+"""Arguments, declarations and limits of `render_template`, and that a rendering is the same everywhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sapwood
+from sapwood.core.template import MAX_ARGS_BYTES, MAX_TEMPLATE_BYTES, declared_variables
+from sapwood.templates.limits import RenderLimits
+from sapwood.templates.rendering import Rendering
+
+both = pytest.mark.parametrize("trusted", [True, False])
+
+
+@both
+def test_arguments_are_rendered_as_their_canonical_json_says(trusted: bool) -> None:
+    args = {"f": 1.0, "d": {"b": 1, "a": -0.0}, "t": (1, 2), "big": 2**70}
+    text = sapwood.render_template("{{ f }} {{ d }} {{ t }} {{ big }}", args, variables=args, trusted=trusted)
+    assert text == f"1 {{'a': 0, 'b': 1}} [1, 2] {2**70}"
+
+
+@both
+def test_an_undeclared_variable_is_an_unresolved_placeholder(trusted: bool) -> None:
+    with pytest.raises(sapwood.UndeclaredVariable, match="unresolved placeholder b, c") as caught:
+        sapwood.render_template("{{ a }}\n{{ b }}{{ c }}", {"a": 1}, variables=["a"], trusted=trusted)
+    assert (caught.value.line, caught.value.names) == (2, ("b", "c"))
+
+
+@both
+def test_an_undeclared_argument_is_refused(trusted: bool) -> None:
+    with pytest.raises(sapwood.InvalidArguments, match="'b'"):
+        sapwood.render_template("{{ a }}", {"a": 1, "b": 2}, variables=["a"], trusted=trusted)
+
+
+@both
+@pytest.mark.parametrize("value", [float("nan"), {1}, b"x", {1: 2}, "\ud800", 10**5000], ids=range(6))
+def test_an_argument_that_is_no_json_is_refused(value: object, trusted: bool) -> None:
+    with pytest.raises(sapwood.InvalidArguments):
+        sapwood.render_template("{{ a }}", {"a": value}, variables=["a"], trusted=trusted)
+
+
+@both
+def test_the_leading_comment_declares_variables(trusted: bool) -> None:
+    text = "{# variables: who, what -#}\n{{ who }} {{ what }}"
+    assert sapwood.render_template(text, {"who": "a", "what": "b"}, trusted=trusted) == "a b"
+    assert declared_variables(text, ["z"]) == ("what", "who", "z")
+    assert declared_variables("{# variables: #}") == ()
+    assert declared_variables("x {# variables: a #}") == ()
+    with pytest.raises(sapwood.TemplateSyntax, match="'a-b'"):
+        declared_variables("{# variables: a-b #}")
+
+
+@both
+@pytest.mark.parametrize("text", ["a\r\nb", "a\rb", "a\ud800"])
+def test_a_text_that_rendering_would_change_is_refused(text: str, trusted: bool) -> None:
+    with pytest.raises(sapwood.TemplateNotStatic):
+        sapwood.render_template(text, trusted=trusted)
+
+
+@both
+def test_sizes_have_limits(trusted: bool) -> None:
+    render = sapwood.render_template
+    assert len(render("x" * MAX_TEMPLATE_BYTES, trusted=trusted)) == MAX_TEMPLATE_BYTES
+    with pytest.raises(sapwood.TemplateLimit, match="262145 bytes"):
+        render("x" * (MAX_TEMPLATE_BYTES + 1), trusted=trusted)
+    with pytest.raises(sapwood.TemplateLimit, match="262146 bytes"):
+        render("é" * (MAX_TEMPLATE_BYTES // 2 + 1), trusted=trusted)
+    fits = "x" * (MAX_ARGS_BYTES - len('{"a":""}'))
+    assert render("{{ a|length }}", {"a": fits}, variables=["a"], trusted=trusted) == str(len(fits))
+    with pytest.raises(sapwood.TemplateLimit, match="bytes of arguments"):
+        render("{{ a|length }}", {"a": fits + "x"}, variables=["a"], trusted=trusted)
+    assert len(render("{{ 'x' * 1048576 }}", trusted=trusted)) == 2**20
+    for text in ("{{ 'x' * 1048577 }}", "{{ 'é' * 524289 }}", "{% for i in range(2) %}{{ 'x' * 600000 }}{% endfor %}"):
+        with pytest.raises(sapwood.TemplateLimit, match="bytes of rendered text"):
+            render(text, trusted=trusted)
+
+
+@both
+@pytest.mark.parametrize(
+    ("text", "kind", "line"),
+    [
+        ("a\n{{ 1 / 0 }}", sapwood.TemplateFailed, 2),
+        ("a\n\n{{ nope }}", sapwood.UndefinedValue, 3),
+        ("a\n{% if %}", sapwood.TemplateSyntax, 2),
+        ("{% macro m() %}\n{{ ''.__class__ }}\n{% endmacro %}\n{{ m() }}", sapwood.TemplateForbidden, 2),
+        ("{% macro m() %}{{ m() }}{% endmacro %}\n{{ m() }}", sapwood.TemplateLimit, 1),
+        ("{{ " + "(" * 4000 + ")" * 4000 + " }}", sapwood.TemplateLimit, None),
+        ("{% if 1 %}" * 150 + "{% endif %}" * 150, sapwood.TemplateLimit, None),
+        ("{{ 'a' + 1 }}", sapwood.TemplateFailed, 1),
+        ("{{ [1]|sum(start=[]) }}", sapwood.TemplateFailed, 1),
+        ("{{ '%d'|format('x') }}", sapwood.TemplateFailed, 1),
+        ("{{ " + "9" * 5000 + " }}", sapwood.TemplateFailed, None),
+    ],
+)
+def test_every_failure_is_one_typed_error(
+    text: str, kind: type[sapwood.TemplateError], line: int | None, trusted: bool
+) -> None:
+    rendering = Rendering()
+    with pytest.raises(kind) as caught:
+        rendering.render(text, b"{}", ("nope",), "tpl.a.b", trusted=trusted)
+    rendering.close()
+    error = caught.value
+    assert (error.template_id, error.line) == ("tpl.a.b", line)
+    assert error.cause
+    assert "\n" not in str(error)
+    assert str(error).startswith("template tpl.a.b")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(args=st.dictionaries(st.sampled_from(["a", "b", "c"]), json_values, min_size=3), static=st.text(max_size=20))
+def test_both_ways_give_the_same_bytes(args: dict[str, object], static: str) -> None:
+    static = static.replace("\r", "").replace("{", "").replace("\\", "")
+    text = "{{ a }}{% for x in [b, c] %}{{ loop.index }} {{ x|tojson }} {{ [x] }}{% endfor %}\n" + static
+    here = sapwood.render_template(text, args, variables="abc", trusted=True)
+    assert here == sapwood.render_template(text, args, variables="abc", trusted=False)
+    assert here.endswith("\n" + static)
+
+
+SCRIPT = """
+import locale, sapwood, sys
+try: locale.setlocale(locale.LC_ALL, "")
+except locale.Error: pass
+args = {"d": {"zeta": 1, "ä": [1.5, 2e-7, True, None], "a": {"y": 1, "x": 2}}, "words": ["b", "É", "a", "b"], "n": 1234567.891}
+text = '''{{ d }}{% for k, v in d.items() %}{{ k }}={{ v|tojson }};{% endfor %}
+{{ words|unique|sort }}{{ words|groupby(0) }}{{ words|map("upper")|join(",") }}{{ "{:,.2f}".format(n) }}{{ n|round(1) }}
+{{ d|dictsort }}{{ "%.3f"|format(n) }}{{ n|filesizeformat }}{{ d|pprint }}{{ words|join(" ")|title|wordwrap(3) }}'''
+for trusted in (True, False):
+    sys.stdout.buffer.write(sapwood.render_template(text, args, variables=args, trusted=trusted).encode())
+"""
+
+
+@pytest.mark.artifacts_templates
+def test_another_process_hash_seed_locale_and_timezone_give_the_same_bytes() -> None:
+    outputs = set()
+    for seed, language, zone in [
+        ("0", "C", "UTC"),
+        ("1", "de_DE.UTF-8", "Asia/Kathmandu"),
+        ("4242", "tr_TR.UTF-8", "America/St_Johns"),
+    ]:
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": language, "TZ": zone, "PYTHONUTF8": "1"}
+        done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, check=True)
+        half = len(done.stdout) // 2
+        assert done.stdout[:half] == done.stdout[half:]
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
+    assert len(outputs.pop()) > 400
+
+
+@pytest.mark.mutant
+def test_without_canonical_arguments_the_order_would_be_the_callers() -> None:
+    rendering = Rendering()
+    assert rendering.render("{{ d }}", b'{"d":{"b":1,"a":2}}', ("d",), trusted=True) == "{'b': 1, 'a': 2}"
+    assert (
+        sapwood.render_template("{{ d }}", {"d": {"b": 1, "a": 2}}, variables=["d"], trusted=True) == "{'a': 2, 'b': 1}"
+    )
+
+
+@pytest.mark.mutant
+def test_without_the_output_limit_the_text_grows() -> None:
+    rendering = Rendering(RenderLimits(output_bytes=2**30))
+    assert len(rendering.render("{{ 'x' * 1048577 }}", b"{}", (), trusted=True)) == 2**20 + 1
