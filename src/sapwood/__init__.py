@@ -9,8 +9,10 @@ from sapwood.clock import KeyFactory
 from sapwood.core.canonical import canonical_json
 from sapwood.core.envelope import Envelope, parse_envelope
 from sapwood.core.extensions import Extension, ExtensionEnvelope, ExtensionPolicy, parse_extension
+from sapwood.core.fences import parse_fences
 from sapwood.core.handoff import ContextHandoffPolicyV1, Handoff, HandoffPolicy, UpstreamArtifact, assemble_handoff
 from sapwood.core.hashing import hash_bytes, hash_json, hash_text
+from sapwood.core.ingest_settings import IngestLimits, IngestSettings
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.phases import PhaseHandoff, PhaseManifest, build_handoff_context, resolve_manifest
 from sapwood.core.template import TemplateId
@@ -29,6 +31,7 @@ from sapwood.errors import (
     EngineBusy,
     EngineStuck,
     IncompleteRun,
+    IngestFailed,
     InvalidArguments,
     InvalidArtifact,
     InvalidEnvelope,
@@ -42,6 +45,7 @@ from sapwood.errors import (
     KeyTooDeep,
     NotCanonical,
     NotFound,
+    PathRefused,
     RecordingRefused,
     RunBusy,
     RunChanged,
@@ -66,6 +70,7 @@ from sapwood.errors import (
     UndefinedValue,
     WrongStore,
 )
+from sapwood.ingest.ingest import ingest_document
 from sapwood.templates.rendering import render_template
 from sapwood.version import __version__
 
@@ -86,6 +91,9 @@ __all__ = [
     "Handoff",
     "HandoffPolicy",
     "IncompleteRun",
+    "IngestFailed",
+    "IngestLimits",
+    "IngestSettings",
     "InvalidArguments",
     "InvalidArtifact",
     "InvalidEnvelope",
@@ -100,6 +108,7 @@ __all__ = [
     "KeyTooDeep",
     "NotCanonical",
     "NotFound",
+    "PathRefused",
     "PhaseHandoff",
     "PhaseManifest",
     "RecordingRefused",
@@ -137,8 +146,10 @@ __all__ = [
     "hash_bytes",
     "hash_json",
     "hash_text",
+    "ingest_document",
     "parse_envelope",
     "parse_extension",
+    "parse_fences",
     "render_template",
     "resolve_manifest",
     "truncate_to_token_budget",

@@ -11,6 +11,7 @@ SapwoodError
 │   ├─ InvalidEnvelope         text that is not exactly one context entry
 │   ├─ InvalidPhase            a field of a phase manifest or a phase handoff
 │   ├─ InvalidArtifact         an artifact or event with a wrong field, or bytes that do not fit its kind
+│   ├─ PathRefused             a path that is not written to
 │   └─ InvalidSettings         a flag, variable or file of the configuration
 │   ├─ InvalidSettings         a flag, variable or file of the configuration
 │   └─ TemplateError           a template that cannot be registered or rendered; has template_id, line and cause
@@ -25,6 +26,7 @@ SapwoodError
 │       ├─ TemplateConflict    two files define one id differently
 │       └─ TemplateCollision   another text with the same hash is stored              exit code 4
 ├─ NotFound                    what was asked for is not there                        exit code 3
+├─ IngestFailed                a document's files did not all land, and the settings say to fail          exit code 4
 ├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
 ├─ EngineBusy                  this process already has an engine                     exit code 4
 ├─ EngineStuck                 a run asks for a visit that has ended                  exit code 4
@@ -51,6 +53,7 @@ Each message is one line: what happened, where, and what was expected or what to
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class SapwoodError(Exception):
@@ -199,6 +202,22 @@ class NotFound(SapwoodError):
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(f"{what} not found" + (f"; {hint}" if hint else ""))
         self.what = what
+
+
+class PathRefused(InvalidInput):
+    def __init__(self, path: str, reason: str, allowed: str) -> None:
+        super().__init__(f"cannot write {_shown(path)}: {reason}; {allowed}")
+        self.path = path
+        self.reason = reason
+
+
+class IngestFailed(SapwoodError):
+    def __init__(self, manifest: dict[str, Any], problems: Sequence[str]) -> None:
+        summary = manifest["summary"]
+        why = f"; {problems[0]}" if problems else ""
+        super().__init__(f"ingest: {summary['rejected']} of {summary['total_blocks']} blocks rejected{why}")
+        self.manifest = manifest
+        self.problems = tuple(problems)
 
 
 class ClockOutOfRange(SapwoodError):
