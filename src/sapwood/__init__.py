@@ -15,7 +15,8 @@ from sapwood.core.hashing import hash_bytes, hash_json, hash_text
 from sapwood.core.ingest_settings import IngestLimits, IngestSettings
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.phases import PhaseHandoff, PhaseManifest, build_handoff_context, resolve_manifest
-from sapwood.core.template import TemplateId
+from sapwood.core.prompt import Contribution, Contributor
+from sapwood.core.template import Templated, TemplateId
 from sapwood.core.tokens import (
     ContextBudgetResult,
     TokenCounter,
@@ -72,6 +73,7 @@ from sapwood.errors import (
 )
 from sapwood.ingest.ingest import ingest_document
 from sapwood.templates.rendering import render_template
+from sapwood.templates.template import Template
 from sapwood.version import __version__
 
 __all__ = [
@@ -79,6 +81,8 @@ __all__ = [
     "ClockOutOfRange",
     "ContextBudgetResult",
     "ContextHandoffPolicyV1",
+    "Contribution",
+    "Contributor",
     "DanglingReference",
     "DuplicateClaim",
     "DuplicateKey",
@@ -123,6 +127,7 @@ __all__ = [
     "StoreError",
     "StoreUnwritable",
     "SyncFailed",
+    "Template",
     "TemplateCollision",
     "TemplateConflict",
     "TemplateError",
@@ -132,6 +137,7 @@ __all__ = [
     "TemplateLimit",
     "TemplateNotStatic",
     "TemplateSyntax",
+    "Templated",
     "TokenCounter",
     "UndeclaredVariable",
     "UndefinedValue",

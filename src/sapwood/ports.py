@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.record import Record
-from sapwood.core.template import TemplateId, TemplateVersion
+from sapwood.core.template import Templated, TemplateId, TemplateVersion
 
 Clock = Callable[[], int]
 """Gives the milliseconds since 1970."""
@@ -216,8 +216,8 @@ class Templates(Protocol):
     def register(self, template_id: str, text: str, variables: Iterable[str] = ()) -> TemplateVersion:
         """Store this text as the current version of the family, or find the version it already is."""
 
-    def render(self, template_id: str, args: Mapping[str, object]) -> Rendered:
-        """Render the family's current version."""
+    def render(self, template: str | Templated, args: Mapping[str, object]) -> Rendered:
+        """Render the current version of a family; a template defined in code is registered by its first use."""
 
     def rerender(self, version: TemplateVersion, args_json: bytes) -> str:
         """Render a stored version with stored arguments, the way an untrusted text is rendered."""

@@ -1,0 +1,163 @@
+"""Directories of `.jinja` files -> texts of template families, with everything that is wrong named by file and line.
+
+`<root>/agent/discovery/prompt.jinja` is `tpl.agent.discovery.prompt`. A project's file may replace a packaged one; any
+other pair of files that defines one id differently is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from sapwood.core.template import MAX_TEMPLATE_BYTES, TemplateId
+from sapwood.errors import InvalidInput, TemplateConflict, TemplateError, TemplateLimit, TemplateNotStatic
+from sapwood.ports import TemplateStore
+from sapwood.templates.registry import StaticText, TemplateRegistry
+
+SUFFIX: Final = ".jinja"
+BUILTIN: Final = Path(__file__).parent / "builtin"
+
+
+class Origin(Enum):
+    """Whose a root is; a project may replace what is packaged."""
+
+    PACKAGED = "packaged"
+    PROJECT = "project"
+    CONFIGURED = "configured"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A directory of templates."""
+
+    path: Path
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateFile:
+    """A file that holds a static text."""
+
+    path: Path
+    origin: Origin
+    static: StaticText
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFile:
+    """A file that could not be loaded, and why."""
+
+    path: Path
+    error: InvalidInput
+
+    @property
+    def line(self) -> int | None:
+        return self.error.line if isinstance(self.error, TemplateError) else None
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a start found: the files in use, those a project's file replaced, and those that were refused."""
+
+    files: list[TemplateFile] = field(default_factory=list)
+    replaced: list[TemplateFile] = field(default_factory=list)
+    refused: list[RefusedFile] = field(default_factory=list)
+    created: int = 0
+
+
+def standard_roots(project: Path | None, configured: Iterable[str] = ()) -> list[Root]:
+    """Return the packaged templates, the project's own, and those of the configured roots."""
+    roots = [Root(BUILTIN, Origin.PACKAGED)]
+    if project is not None:
+        roots.append(Root(project / "templates", Origin.PROJECT))
+    base = project or Path()
+    return roots + [Root(base / folder, Origin.CONFIGURED) for folder in configured]
+
+
+def load_files(registry: TemplateRegistry, store: TemplateStore, roots: Sequence[Root]) -> Loaded:
+    """Make every good file the current version of its family; only texts that the store does not have are parsed."""
+    loaded = Loaded()
+    for file in _without_conflicts(_read_all(registry, roots, loaded), loaded):
+        loaded.files.append(file)
+    known = store.known_hashes(file.static.template_id for file in loaded.files)
+    for file in list(loaded.files):
+        static = file.static
+        if (static.template_id.text, static.content_hash) in known:
+            registry.adopt(static)
+            continue
+        try:
+            registry.register(static.template_id, static.text, static.variables, last_updated_ms=static.last_updated_ms)
+            loaded.created += 1
+        except TemplateError as error:
+            loaded.files.remove(file)
+            loaded.refused.append(RefusedFile(file.path, error))
+    return loaded
+
+
+def _read_all(registry: TemplateRegistry, roots: Sequence[Root], loaded: Loaded) -> Iterator[TemplateFile]:
+    for root in roots:
+        if root.origin is Origin.CONFIGURED and not root.path.is_dir():
+            loaded.refused.append(RefusedFile(root.path, TemplateNotStatic("the configured root is no directory")))
+        for path in _jinja_files(root.path):
+            try:
+                name = "tpl." + path.relative_to(root.path).as_posix().removesuffix(SUFFIX).replace("/", ".")
+                template_id = TemplateId(name)
+                text, mtime_ms = _read(path, name)
+                static = registry.static_text(template_id, text, last_updated_ms=mtime_ms)
+            except InvalidInput as error:
+                loaded.refused.append(RefusedFile(path, error))
+            else:
+                yield TemplateFile(path, root.origin, static)
+
+
+def _jinja_files(folder: Path) -> Iterator[Path]:
+    """Give the files below `folder` in a fixed order; links to directories are not followed."""
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(SUFFIX):
+                yield Path(parent, name)
+
+
+def _read(path: Path, template_id: str) -> tuple[str, int]:
+    """Return the text of a file and when it was last changed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            facts = os.fstat(descriptor)
+            if not stat.S_ISREG(facts.st_mode):
+                raise TemplateNotStatic("not a regular file", template_id=template_id)
+            data = file.read(MAX_TEMPLATE_BYTES + 1)
+    except OSError as error:
+        raise TemplateNotStatic(f"cannot be read: {error.strerror}", template_id=template_id) from None
+    if len(data) > MAX_TEMPLATE_BYTES:
+        cause = f"{facts.st_size} bytes; the limit is {MAX_TEMPLATE_BYTES}"
+        raise TemplateLimit(cause, template_id=template_id)
+    try:
+        return data.decode(), facts.st_mtime_ns // 1_000_000
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise TemplateNotStatic("the file is not UTF-8", template_id=template_id, line=line) from None
+
+
+def _without_conflicts(files: Iterable[TemplateFile], loaded: Loaded) -> Iterator[TemplateFile]:
+    families: dict[TemplateId, list[TemplateFile]] = {}
+    for file in files:
+        families.setdefault(file.static.template_id, []).append(file)
+    for template_id, rivals in families.items():
+        if any(file.origin is Origin.PROJECT for file in rivals):
+            loaded.replaced += [file for file in rivals if file.origin is Origin.PACKAGED]
+            rivals = [file for file in rivals if file.origin is not Origin.PACKAGED]
+        if len({file.static.text for file in rivals}) == 1:
+            yield rivals[0]
+            continue
+        names = tuple(str(file.path) for file in rivals)
+        error = TemplateConflict(
+            f"defined differently by {' and '.join(names)}; keep one", template_id=template_id.text, names=names
+        )
+        loaded.refused += [RefusedFile(file.path, error) for file in rivals]
