@@ -69,6 +69,7 @@ from sapwood.errors import (
     TemplateSyntax,
     UndeclaredVariable,
     UndefinedValue,
+    UnknownTokenizer,
     WrongStore,
 )
 from sapwood.ingest.ingest import ingest_document
@@ -141,6 +142,7 @@ __all__ = [
     "TokenCounter",
     "UndeclaredVariable",
     "UndefinedValue",
+    "UnknownTokenizer",
     "UpstreamArtifact",
     "WrongStore",
     "__version__",

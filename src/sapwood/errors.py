@@ -10,6 +10,7 @@ SapwoodError
 │   ├─ InvalidHandoff          a field of an upstream artifact, a policy or a handoff that no envelope may carry
 │   ├─ InvalidEnvelope         text that is not exactly one context entry
 │   ├─ InvalidPhase            a field of a phase manifest or a phase handoff
+│   ├─ UnknownTokenizer        a token counter that is not installed or does not exist
 │   ├─ InvalidArtifact         an artifact or event with a wrong field, or bytes that do not fit its kind
 │   ├─ PathRefused             a path that is not written to
 │   └─ InvalidSettings         a flag, variable or file of the configuration
@@ -128,6 +129,13 @@ class InvalidArtifact(InvalidInput):
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"{where}: {why}")
         self.where = where
+        self.why = why
+
+
+class UnknownTokenizer(InvalidInput):
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"tokenizer {_shown(name)}: {why}; chars/4 is always there")
+        self.name = name
         self.why = why
 
 

@@ -128,8 +128,8 @@ class Reader(Protocol):
     def load_kinds(self, key: ArtifactKey | None, kinds: Sequence[str]) -> Iterator[Record]:
         """Yield those of these kinds among the artifact and all below it, in key order."""
 
-    def outline(self, key: ArtifactKey | None = None) -> Iterator[Outline]:
-        """Yield what `load` would, without the contents: what a tree's shape and head need."""
+    def outline(self, key: ArtifactKey | None = None, kinds: Sequence[str] | None = None) -> Iterator[Outline]:
+        """Yield what `load` (or `load_kinds`) would, without the contents: what a tree's shape and head need."""
 
     def child_keys(
         self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None

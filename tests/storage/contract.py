@@ -113,6 +113,7 @@ class StoreContract:
         with store.read() as reader:
             assert list(reader.load_kinds(root, ["Report", "Log"])) == [records[0], records[2], records[3]]
             assert list(reader.load_kinds(None, ["Note"])) == [records[1]]
+            assert [found.key for found in reader.outline(root, ["Note", "Log"])] == [records[1].key, records[3].key]
 
     def test_the_first_artifact_of_a_key_stays(self, store: ArtifactStore) -> None:
         key, other = KEYS.root(), KEYS.root()

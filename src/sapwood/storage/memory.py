@@ -157,8 +157,9 @@ class MemoryReader:
     def load_kinds(self, key: ArtifactKey | None, kinds: Sequence[str]) -> Iterator[Record]:
         return (record for record in self.load(key) if record.kind in kinds)
 
-    def outline(self, key: ArtifactKey | None = None) -> Iterator[Outline]:
-        return (Outline(found.key, found.kind, found.content_hash, found.metadata) for found in self.load(key))
+    def outline(self, key: ArtifactKey | None = None, kinds: Sequence[str] | None = None) -> Iterator[Outline]:
+        records = self.load(key) if kinds is None else self.load_kinds(key, kinds)
+        return (Outline(found.key, found.kind, found.content_hash, found.metadata) for found in records)
 
     def child_keys(
         self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None

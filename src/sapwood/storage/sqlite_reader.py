@@ -18,6 +18,10 @@ LOAD_KINDS = (
     "where key >= ? and key < ? and kind in (select value from json_each(?)) order by key"
 )
 OUTLINE = "select key, kind, hash, metadata from artifact where key >= ? and key < ? order by key"
+OUTLINE_KINDS = (
+    "select key, kind, hash, metadata from artifact "
+    "where key >= ? and key < ? and kind in (select value from json_each(?)) order by key"
+)
 NEXT_KEY = "select key from artifact where key >= ? and key < ? order by key limit 1"
 COUNT = "select count(*) from artifact where key >= ? and key < ?"
 CHUNK = "select data from chunk where hash = ?"
@@ -55,14 +59,16 @@ class SqliteReader:
         return (record(*row) for row in rows)
 
     def load_kinds(self, key: ArtifactKey | None, kinds: Sequence[str]) -> Iterator[Record]:
-        wanted = "[" + ",".join(f'"{kind}"' for kind in kinds) + "]"
-        rows = self._connection.execute(LOAD_KINDS, (*_range(key), wanted))
+        rows = self._connection.execute(LOAD_KINDS, (*_range(key), _json_list(kinds)))
         record = self._record
         return (record(*row) for row in rows)
 
-    def outline(self, key: ArtifactKey | None = None) -> Iterator[Outline]:
+    def outline(self, key: ArtifactKey | None = None, kinds: Sequence[str] | None = None) -> Iterator[Outline]:
         unpack = ArtifactKey.unpack
-        rows = self._connection.execute(OUTLINE, _range(key))
+        if kinds is None:
+            rows = self._connection.execute(OUTLINE, _range(key))
+        else:
+            rows = self._connection.execute(OUTLINE_KINDS, (*_range(key), _json_list(kinds)))
         return (Outline(unpack(packed), kind, digest.hex(), metadata) for packed, kind, digest, metadata in rows)
 
     def child_keys(
@@ -123,6 +129,10 @@ class SqliteReader:
             return join(parts)
         except Exception as error:  # the decompressor has its own errors; each means the same
             raise StoreDamaged(self._where, f"a chunk of {key} cannot be read ({error})") from error
+
+
+def _json_list(kinds: Sequence[str]) -> str:
+    return "[" + ",".join(f'"{kind}"' for kind in kinds) + "]"
 
 
 def _range(key: ArtifactKey | None) -> tuple[bytes, bytes]:

@@ -1,0 +1,258 @@
+"""The one look back of a run: what a claimed node is to see, read from the store in one snapshot.
+
+`assemble_context` is called after the claim and directly before the provider. What it returns is all the executor
+needs: the entries, the text of earlier phases, the manifest for the node's report or log, and the budget's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from sapwood.core import artifacts
+from sapwood.core.artifacts import BudgetResult, PromptContribution, Report
+from sapwood.core.codec import from_record
+from sapwood.core.extensions import FAILURE_ROUTE, JOIN, RETRY, Extension, ExtensionPolicy, JoinChild, join_table
+from sapwood.core.handoff import HandoffPolicy, UpstreamArtifact, assemble_handoff
+from sapwood.core.instants import instant_of_ms
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.phases import END_LINE, PhaseHandoff, PhaseManifest, budgeted_handoff_context
+from sapwood.core.selection import COMPLETED, Visit, latest_visits, select_predecessors
+from sapwood.core.tokens import CHARS_4, ContextBudgetResult, TokenCounter
+from sapwood.core.workflow import ContextOptions
+from sapwood.ports import ArtifactStore, Reader
+
+TYPE_OF_KIND: Final = {"Report": "report", "Note": "note", "Log": "log"}
+PHASE_CONTRIBUTOR: Final = "phase_context"
+HANDOFF_CONTRIBUTOR: Final = "handoff"
+V1: Final = HandoffPolicy()
+NO_EXTENSIONS: Final = ContextOptions()
+EXTENSION_BOUNDS: Final = ExtensionPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRequest:
+    """What the executor knows when it has claimed a node.
+
+    `visits` are all attempts of the run so far, each with its `scope`; `attempt` is the one now claimed. `manifest`
+    is that of the node's phase, None for a node without one.
+    """
+
+    workflow_run_id: int
+    node_key: str
+    attempt: int
+    visits: Sequence[Visit]
+    assembled_at: str
+    run: ArtifactKey
+    policy: HandoffPolicy = V1
+    options: ContextOptions = NO_EXTENSIONS
+    extension_policy: ExtensionPolicy = EXTENSION_BOUNDS
+    manifest: PhaseManifest | None = None
+    counter: TokenCounter = CHARS_4
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledContext:
+    """What a node is given. `entries` goes to `ProviderRunOptions.context` as it is.
+
+    `manifest` belongs in `context_manifest` of the node's Report or Log. `phase_text` is "" or one contribution to the
+    prompt. `budget` is the result for a BudgetResult artifact and a line of the budget log, None when no budget was
+    applied.
+    """
+
+    entries: tuple[str, ...]
+    manifest: dict[str, Any]
+    phase_text: str = ""
+    budget: ContextBudgetResult | None = None
+    phase: int | None = None
+
+
+def assemble_context(store: ArtifactStore, request: ContextRequest) -> AssembledContext:
+    """Return the context of a claimed node, from what is stored now, all read at one moment.
+
+    Use it so::
+
+        context = assemble_context(store, ContextRequest(...))
+        options = ProviderRunOptions(context=context.entries)
+        record(*contribution_artifacts(context, prompt_key, keys.child))        # with the RenderedPrompt
+        record(*budget_artifacts(context, node_key, keys.child(delivery_key)))  # and append_budget_line(...)
+    """
+    with store.read() as reader:
+        upstream = list(_upstream(reader, select_predecessors(request.visits, request.node_key)))
+        extensions = list(_extensions(reader, request))
+        handoffs = _phase_handoffs(reader, request)
+    handoff = assemble_handoff(
+        upstream,
+        workflow_run_id=request.workflow_run_id,
+        target_node_key=request.node_key,
+        assembled_at=request.assembled_at,
+        policy=request.policy,
+        extensions=extensions,
+    )
+    manifest = request.manifest
+    if manifest is None or not handoffs:
+        return AssembledContext(handoff.entries, handoff.manifest)
+    text, result = budgeted_handoff_context(handoffs, manifest, request.counter)
+    return AssembledContext(
+        handoff.entries,
+        handoff.manifest,
+        f"{text}\n\n{END_LINE}" if text else "",
+        result if manifest.max_tokens > 0 else None,
+        manifest.phase,
+    )
+
+
+def contribution_artifacts(
+    context: AssembledContext, prompt: ArtifactKey, new_key: Callable[[ArtifactKey], ArtifactKey]
+) -> list[PromptContribution]:
+    """Return one contribution for each entry, and one for the phase text, as children of the rendered prompt."""
+    made = [
+        PromptContribution(new_key(prompt), text=entry, contributor=HANDOFF_CONTRIBUTOR, order=order, slot="context")
+        for order, entry in enumerate(context.entries, 1)
+    ]
+    if context.phase_text:
+        made.append(
+            PromptContribution(
+                new_key(prompt), text=context.phase_text, contributor=PHASE_CONTRIBUTOR, order=0, slot="prompt"
+            )
+        )
+    return made
+
+
+def budget_artifacts(context: AssembledContext, node_key: str, key: ArtifactKey) -> list[BudgetResult]:
+    """Return the BudgetResult of the assembly under `key`; none when no budget was applied."""
+    result = context.budget
+    if result is None:
+        return []
+    return [
+        BudgetResult(
+            key,
+            original_tokens=result.original_tokens,
+            budget_tokens=result.budget_tokens,
+            truncated_tokens=result.truncated_tokens,
+            was_truncated=result.was_truncated,
+            phase=context.phase,
+            node=node_key,
+            estimator=result.estimator,
+        )
+    ]
+
+
+def to_upstream(report: Report, sequence_index: int) -> UpstreamArtifact:
+    """Return a stored report, note or log as the handoff sees it."""
+    return UpstreamArtifact(
+        run_node_id=_number(report.run_node_id),
+        node_key=str(report.node_key),
+        sequence_index=sequence_index,
+        attempt=_number(report.attempt),
+        artifact_id=_number(report.artifact_id),
+        artifact_type=TYPE_OF_KIND[report.kind],
+        content_type=report.content_type,
+        created_at=instant_of_ms(report.key.time_ms),
+        content=report.text,
+    )
+
+
+def _upstream(reader: Reader, predecessors: Iterable[Visit]) -> Iterator[UpstreamArtifact]:
+    """Yield the latest report of each visit, or for one without a report the latest of what else it left."""
+    for visit in predecessors:
+        found = _latest(reader, visit, ["Report"]) or _latest(reader, visit, ["Note", "Log"])
+        if found is not None:
+            yield to_upstream(found, visit.sequence_index)
+
+
+def _latest(reader: Reader, visit: Visit, kinds: Sequence[str]) -> Report | None:
+    """Return the visit's own last artifact of these kinds, by (created_at, artifact_id); contents stay unread."""
+    if visit.scope is None:
+        return None
+    best: tuple[int, int, ArtifactKey] | None = None
+    for outline in reader.outline(visit.scope, kinds):
+        metadata = msgspec.json.decode(outline.metadata, type=_Origin)
+        if metadata.run_node_id == visit.run_node_id and metadata.attempt == visit.attempt:  # not a sub-agent's
+            best = max(best or (0, 0, outline.key), (outline.key.time_ms, metadata.artifact_id, outline.key))
+    record = None if best is None else reader.find(best[2])
+    found = None if record is None else from_record(record)
+    return found if isinstance(found, Report) else None
+
+
+class _Origin(msgspec.Struct):
+    """Whose artifact it is: the part of a report's metadata that selecting it needs."""
+
+    run_node_id: int = 0
+    attempt: int = 0
+    artifact_id: int = 0
+
+
+def _extensions(reader: Reader, request: ContextRequest) -> Iterator[Extension]:
+    """Yield the extensions that the workflow asked for and that have something to say."""
+    limits = request.extension_policy
+    if request.options.retry:
+        before = [v for v in request.visits if v.node_key == request.node_key and v.attempt == request.attempt - 1]
+        yield from _logs(reader, [v for v in before if v.status == "failed"], RETRY, limits.max_retry_chars)
+    if request.options.failure_route:
+        failed = select_predecessors(request.visits, request.node_key, "failed")
+        yield from _logs(reader, failed, FAILURE_ROUTE, limits.max_failure_route_chars)
+    if request.options.join:
+        for parent in select_predecessors(request.visits, request.node_key):
+            yield from _join(reader, parent, request)
+
+
+def _logs(reader: Reader, visits: Iterable[Visit], name: str, max_chars: int) -> Iterator[Extension]:
+    for visit in visits:
+        log = _latest(reader, visit, ["Log"])
+        if log is not None:
+            yield _extension(name, visit, log.key.time_ms, log.text, max_chars)
+
+
+def _join(reader: Reader, parent: Visit, request: ContextRequest) -> Iterator[Extension]:
+    """Yield the table of a fan-out's children: nodes `<parent>.<name>`."""
+    latest = latest_visits(request.visits).values()
+    children = [visit for visit in latest if visit.node_key.startswith(f"{parent.node_key}.")]
+    texts = {child: _latest(reader, child, ["Report" if child.status == COMPLETED else "Log"]) for child in children}
+    rows = [
+        JoinChild(c.node_key, c.sequence_index, c.run_node_id, c.attempt, c.status, text.text if text else "")
+        for c, text in texts.items()
+    ]
+    if rows:
+        ended_ms = max((text.key.time_ms for text in texts.values() if text), default=0)
+        table = join_table(rows, request.extension_policy.max_join_line_chars)
+        yield _extension(JOIN, parent, ended_ms, table, request.extension_policy.max_join_chars)
+
+
+def _extension(name: str, visit: Visit, created_ms: int, content: str, max_chars: int) -> Extension:
+    return Extension(
+        name, visit.node_key, visit.run_node_id, visit.attempt, instant_of_ms(created_ms), content, max_chars
+    )
+
+
+def _phase_handoffs(reader: Reader, request: ContextRequest) -> list[PhaseHandoff]:
+    """Return the handoffs of earlier phases, each from the latest visit of its node, if that completed."""
+    if request.manifest is None:
+        return []
+    found = []
+    for visit in latest_visits(request.visits).values():
+        if visit.status != COMPLETED or visit.scope is None or visit.scope.root != request.run:
+            continue
+        for record in reader.load_kinds(visit.scope, ["PhaseHandoff"]):
+            handoff = from_record(record)
+            if isinstance(handoff, artifacts.PhaseHandoff) and handoff.phase < request.manifest.phase:
+                found.append(to_phase_handoff(handoff))
+    return found
+
+
+def to_phase_handoff(stored: artifacts.PhaseHandoff) -> PhaseHandoff:
+    """Return the pure value of a stored handoff; fields that were not given are empty."""
+    given = {name: getattr(stored, name) for name in PhaseHandoff.__slots__}
+    return PhaseHandoff(**{name: value for name, value in given.items() if value is not msgspec.UNSET})
+
+
+def policy_values(policy: HandoffPolicy) -> Mapping[str, int]:
+    """Return every bound by its name, for the run's configuration."""
+    return {name: getattr(policy, name) for name in policy.__slots__}
+
+
+def _number(value: int | msgspec.UnsetType) -> int:
+    return 0 if isinstance(value, msgspec.UnsetType) else value  # 0 is refused with the field's name
