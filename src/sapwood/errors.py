@@ -5,6 +5,10 @@ SapwoodError
 │   ├─ InvalidKey              not an artifact key
 │   │   └─ KeyTooDeep          an artifact key of more than 64 segments
 │   ├─ InvalidTemplateId       not a template id
+│   ├─ InvalidGuard            the `when` of an edge that does not parse
+│   ├─ InvalidWorkflow         a workflow file with mistakes; carries all of them
+│   ├─ InvalidInputs           values for a workflow's inputs that do not fit them
+│   ├─ InvalidScript           a file of scripted answers that cannot be used
 │   ├─ InvalidText             text that cannot be UTF-8 (a lone surrogate)
 │   ├─ NotCanonical            a value that has no canonical JSON form
 │   ├─ InvalidHandoff          a field of an upstream artifact, a policy or a handoff that no envelope may carry
@@ -47,6 +51,10 @@ SapwoodError
     │   └─ SyncFailed          the disk did not confirm a sync; the store reopened itself and checked what it has
     ├─ StoreDamaged            the file is not what was written
     └─ WrongStore              not a Sapwood store, or one of a newer version
+├─ ProviderError               a provider did not do its job                          exit code 4
+│   ├─ ProviderFailed          it says that it failed, or it could not be started
+│   └─ ProviderBrokeProtocol   no result, two results, or an event after the result
+└─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
 
 Each message is one line: what happened, where, and what was expected or what to do. The facts are attributes.
 """
@@ -86,6 +94,41 @@ class InvalidTemplateId(InvalidInput):
     def __init__(self, text: object, why: str) -> None:
         super().__init__(f"not a template id: {_shown(text)}: {why}; expected a form like tpl.agent.discovery.prompt")
         self.text = text
+        self.why = why
+
+
+class InvalidGuard(InvalidInput):
+    def __init__(self, text: str, position: int, why: str) -> None:
+        super().__init__(f"guard {_shown(text)}: at character {position}: {why}")
+        self.text = text
+        self.position = position
+        self.why = why
+
+
+class InvalidWorkflow(InvalidInput):
+    """`findings` holds every mistake with its file, line, column, what is wrong and what is allowed."""
+
+    def __init__(self, source: str, findings: Sequence[object]) -> None:
+        many = f"{len(findings)} mistakes, the first: " if len(findings) > 1 else ""
+        super().__init__(f"{many}{findings[0]}" if findings else f"{source} is no workflow")
+        self.source = source
+        self.findings = tuple(findings)
+
+
+class InvalidInputs(InvalidInput):
+    """`problems` holds one sentence for each input that does not fit."""
+
+    def __init__(self, workflow: str, problems: Sequence[str]) -> None:
+        super().__init__(f"inputs of workflow {workflow}: {'; '.join(problems)}")
+        self.workflow = workflow
+        self.problems = tuple(problems)
+
+
+class InvalidScript(InvalidInput):
+    def __init__(self, source: str, where: str, why: str) -> None:
+        super().__init__(f"scripted answers {source}: {where}: {why}")
+        self.source = source
+        self.where = where
         self.why = why
 
 
@@ -226,6 +269,27 @@ class IngestFailed(SapwoodError):
         super().__init__(f"ingest: {summary['rejected']} of {summary['total_blocks']} blocks rejected{why}")
         self.manifest = manifest
         self.problems = tuple(problems)
+
+
+class ProviderError(SapwoodError):
+    """A provider did not do its job."""
+
+    def __init__(self, provider: str, why: str) -> None:
+        super().__init__(f"provider {provider}: {why}")
+        self.provider = provider
+        self.why = why
+
+
+class ProviderFailed(ProviderError):
+    """`retryable` is False where another try would end the same way."""
+
+    def __init__(self, provider: str, why: str, *, retryable: bool = True) -> None:
+        super().__init__(provider, why)
+        self.retryable = retryable
+
+
+class ProviderBrokeProtocol(ProviderError):
+    """The stream of events had no result, more than one, or went on after it."""
 
 
 class ClockOutOfRange(SapwoodError):

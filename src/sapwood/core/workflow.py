@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from sapwood.core.graph import descendants, forward_order
 from sapwood.core.hashing import hash_json
 
 NODE_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -225,6 +226,35 @@ class Workflow(_Value, frozen=True, kw_only=True, dict=True):
     def phase_override(self, phase: int) -> dict[str, Any]:
         """Return the fields of the phase's manifest that this workflow sets."""
         return self.phases.get(str(phase), {})
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Return the keys so that every edge that is no loop leads forward; equals stay in the order of the file."""
+        return tuple(forward_order(self._places, self._forward))
+
+    @cached_property
+    def reach(self) -> dict[str, frozenset[str]]:
+        """Return for each node itself and all that can follow it without going back through a loop."""
+        return descendants(self.order, self._forward)
+
+    @cached_property
+    def closed_loops(self) -> frozenset[int]:
+        """Return the loop edges whose body only their own source leaves, and that no other loop starts or ends in."""
+        return frozenset(place for place, edge in enumerate(self.edges) if edge.is_loop and self._is_closed(place))
+
+    def _is_closed(self, place: int) -> bool:
+        loop = self.edges[place]
+        body = {key for key in self.reach[loop.target] if loop.source in self.reach[key]}
+        leaves = any(a in body and b not in body and a != loop.source for a, b in self._forward)
+        meets = any(
+            other.is_loop and at != place and (other.source in body or other.target in body)
+            for at, other in enumerate(self.edges)
+        )
+        return not leaves and not meets
+
+    @cached_property
+    def _forward(self) -> list[tuple[str, str]]:
+        return [(edge.source, edge.target) for edge in self.edges if not edge.is_loop]
 
     @cached_property
     def _by_key(self) -> dict[str, Node]:
