@@ -27,6 +27,7 @@ from sapwood.core.tokens import (
 from sapwood.errors import (
     ClockOutOfRange,
     DanglingReference,
+    DocumentNotWritten,
     DuplicateClaim,
     DuplicateKey,
     EngineBusy,
@@ -92,6 +93,7 @@ __all__ = [
     "Contribution",
     "Contributor",
     "DanglingReference",
+    "DocumentNotWritten",
     "DuplicateClaim",
     "DuplicateKey",
     "EngineBusy",

@@ -31,6 +31,7 @@ SapwoodError
 │       ├─ TemplateConflict    two files define one id differently
 │       └─ TemplateCollision   another text with the same hash is stored              exit code 4
 ├─ NotFound                    what was asked for is not there                        exit code 3
+├─ DocumentNotWritten          a node's document could not be brought to the disk     exit code 4
 ├─ IngestFailed                a document's files did not all land, and the settings say to fail          exit code 4
 ├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
 ├─ EngineBusy                  this process already has an engine                     exit code 4
@@ -258,6 +259,13 @@ class NotFound(SapwoodError):
 class PathRefused(InvalidInput):
     def __init__(self, path: str, reason: str, allowed: str) -> None:
         super().__init__(f"cannot write {_shown(path)}: {reason}; {allowed}")
+        self.path = path
+        self.reason = reason
+
+
+class DocumentNotWritten(SapwoodError):
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot write {_shown(path)}: {reason}")
         self.path = path
         self.reason = reason
 

@@ -14,6 +14,7 @@ from sapwood.version import __version__
 # Name -> (module below sapwood.cli.commands, one line for --help). A module is imported when its command runs.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Build, show, rebuild and verify a small tree, offline."),
+    "ingest": ("ingest", "Write the files that a document declares, undo that, or list what landed."),
 }
 
 EXIT_CODES = "Exit codes: 0 fine, 1 the answer is no, 2 usage, 3 not found, 4 could not do it."

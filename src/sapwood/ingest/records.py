@@ -86,7 +86,6 @@ def save_pair(
 
     Returns the manifest's path below the project. The undo record is there first: a manifest that exists can be undone.
     """
-    project.start_writing()
     number = _next_number(project, run, stem)
     while True:
         name = f"{stem}-{number}"
@@ -109,6 +108,7 @@ def _next_number(project: Project, run: str, stem: str) -> int:
 
 def save_own(project: Project, folder_parts: Parts, name: str, data: bytes) -> bool:
     """Write a file of our own, synced, under a name that is still free; False when it is taken."""
+    project.start_writing()
     temporary = project.temporary_name()
     with project.opened(folder_parts, create=True) as folder:
         fd = os.open(temporary, _NEW, 0o600, dir_fd=folder)

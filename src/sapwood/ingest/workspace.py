@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from sapwood.ingest.beneath import DIRECTORY, Blocked, Opener, best_opener, blocked_by, names_in, open_directory
+from sapwood.ingest.beneath import DIRECTORY, READ, Blocked, Opener, best_opener, blocked_by, names_in, open_directory
 from sapwood.ingest.durable import Sync, real_sync
-from sapwood.ingest.staging import Draft, Keep, Outcome, Parts, Staging
+from sapwood.ingest.staging import Draft, Keep, Outcome, Parts, Staging, read_all
 
 WORKSPACE: Final = "workspace"
 OWN: Final = ".sapwood"
@@ -58,16 +58,36 @@ class Project:
         """Give a descriptor of the directory `parts` below the project; raise FileNotFoundError or Blocked."""
         fd = os.dup(self.fd)
         try:
-            for name in parts:
+            for place, name in enumerate(parts):
                 if create:
                     with suppress(FileExistsError):
                         os.mkdir(name, 0o755, dir_fd=fd)
-                child = open_directory(self.opener, fd, name)
+                child = open_directory(_open_root if not place and name in AGENT_ROOTS else self.opener, fd, name)
                 os.close(fd)
                 fd = child
             yield fd
         finally:
             os.close(fd)
+
+    def read(self, root: str, parts: Parts) -> bytes:
+        """Return what a file below `root` holds; raise FileNotFoundError, Blocked or OSError."""
+        with self.opened((root, *parts[:-1])) as folder:
+            fd = self.opener(folder, parts[-1], READ)
+            try:
+                return read_all(fd)
+            finally:
+                os.close(fd)
+
+    def remove(self, root: str, parts: Parts) -> None:
+        """Remove a file below `root`, synced; raise FileNotFoundError, Blocked or OSError."""
+        with self.opened((root, *parts[:-1])) as folder:
+            os.unlink(parts[-1], dir_fd=folder)
+            self.sync.one(folder)
+
+    def remove_if_empty(self, root: str, parts: Parts) -> None:
+        """Remove a directory below `root` unless something is in it."""
+        with suppress(OSError, Blocked), self.opened((root, *parts[:-1])) as folder:
+            os.rmdir(parts[-1], dir_fd=folder)
 
     def start_writing(self) -> None:
         """Mark this writer as alive, and remove what dead ones left; called before the first temporary file."""
@@ -142,12 +162,17 @@ class Project:
                 os.mkdir(root, 0o755, dir_fd=self.fd)
                 is_new = True
         try:
-            return os.open(root, DIRECTORY, dir_fd=self.fd), is_new
+            return _open_root(self.fd, root, DIRECTORY), is_new
         except FileNotFoundError:
             return -1, False
         except OSError as error:
             blocked = blocked_by(error)  # a link and a file give the same two errors here
             raise Blocked("workspace_root") if blocked.reason == "symlink" else blocked from None
+
+
+def _open_root(dir_fd: int, name: str, flags: int) -> int:
+    """Open a root directory: it may be a mount, never a link."""
+    return os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
 
 
 def _lock_of(pending: int, name: str) -> int:

@@ -1,0 +1,70 @@
+"""`sapwood ingest` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+DOCUMENT = "```python file=a.py\nprint(1)\n```\n```python file=bad.py\ndef\n```\n```sh file=../x\n```\n"
+
+
+def sapwood(*words: str, folder: Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "sapwood", "ingest", *words]
+    return subprocess.run(command, cwd=folder, input=given, capture_output=True, check=False)
+
+
+def test_a_document_is_ingested_listed_and_undone(tmp_path: Path) -> None:
+    (tmp_path / "undo").write_text(DOCUMENT)
+    done = sapwood("./undo", "--project", ".", "--json", folder=tmp_path)
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert answer["manifest"]["source"] == {"kind": "cli", "mode": "unknown", "doc_path": "undo"}
+    assert answer["manifest"]["summary"] == {"total_blocks": 3, "written": 2, "skipped": 0, "rejected": 1}
+    rows = json.loads(sapwood("log", "--json", folder=tmp_path).stdout)
+    assert [row["workspace_path"] for row in rows] == ["workspace/a.py", "workspace/bad.py"]
+    assert b"workspace/a.py" in sapwood("log", folder=tmp_path).stdout
+    undone = sapwood("undo", answer["manifest_path"], folder=tmp_path)
+    assert (undone.returncode, undone.stdout.count(b"removed")) == (0, 2)
+    assert list((tmp_path / "workspace").iterdir()) == []
+    assert b"(undone)" in sapwood("log", folder=tmp_path).stdout
+    assert sapwood("undo", answer["manifest_path"], folder=tmp_path).returncode == 3
+
+
+def test_a_dry_run_shows_a_diff_and_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "a.py").write_text("print(0)\n")
+    done = sapwood("-", "--dry-run", folder=tmp_path, given=DOCUMENT.encode())
+    assert done.returncode == 1
+    for line in (b"-print(0)", b"+print(1)", b"+++ b/workspace/bad.py", b"traversal"):
+        assert line in done.stdout
+    assert [path.name for path in tmp_path.rglob("*")] == ["workspace", "a.py"]
+
+
+def test_checks_run_after_writing_and_leave_no_cache(tmp_path: Path) -> None:
+    done = sapwood("-", "--check", "--json", folder=tmp_path, given=DOCUMENT.encode())
+    checks = json.loads(done.stdout)["checks"]
+    assert [(check["path"], check["ok"]) for check in checks] == [("workspace/a.py", True), ("workspace/bad.py", False)]
+    assert "def" not in checks[1]["words"]
+    (saved,) = tmp_path.rglob("*.checks.json")
+    assert json.loads(saved.read_bytes()) == {"checks": checks}
+    assert list(tmp_path.rglob("*.pyc")) == []
+
+
+def test_what_a_terminal_would_act_on_is_written_out(tmp_path: Path) -> None:
+    document = "```text file=a\x1b[31mb\nx\x1b]0;evil\x07\n```\n```text file=ok\n\x1b[2J\n```\n"
+    for words in (("-", "--dry-run"), ("-",)):
+        done = sapwood(*words, folder=tmp_path, given=document.encode())
+        assert b"\x1b" not in done.stdout + done.stderr
+        assert b"control_char" in done.stdout
+
+
+def test_bytes_that_are_no_text_are_refused_block_by_block(tmp_path: Path) -> None:
+    document = b"```text file=a\n\xff\n```\n```text file=b\nfine\n```\n"
+    answer = json.loads(sapwood("-", "--json", folder=tmp_path, given=document).stdout)
+    assert [entry["reason"] for entry in answer["manifest"]["artifacts"]] == ["encoding", ""]
+
+
+def test_a_document_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    assert sapwood("nothing.md", folder=tmp_path).returncode == 3
