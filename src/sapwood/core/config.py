@@ -45,9 +45,9 @@ class Policies(Typed, frozen=True):
 class WorkflowSource(Typed, frozen=True):
     """The workflow file as it was when the run started."""
 
-    text: str
-    sha256: str
     name: Text = UNSET
+    text: Text = UNSET
+    sha256: Text = UNSET
 
 
 class ExecutionConfig(Artifact, frozen=True):
@@ -55,12 +55,12 @@ class ExecutionConfig(Artifact, frozen=True):
 
     models: tuple[ModelRef, ...] | JsonObject | None
     tools: tuple[ToolRef, ...] | JsonObject | None
-    routing: JsonObject | None
-    loops: JsonObject | None
+    routing: Any
+    loops: Any
     policies: Policies | None
-    repository_snapshot: JsonObject | str | None
-    workflow: WorkflowSource | None
-    versions: JsonObject | None
+    repository_snapshot: Any
+    workflow: WorkflowSource | str | None
+    versions: Any
     why_absent: JsonObject | msgspec.UnsetType = UNSET
 
     def __post_init__(self) -> None:

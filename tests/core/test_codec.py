@@ -1,0 +1,267 @@
+"""Artifacts and events survive the way to bytes and back, also what only a newer version knows."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from msgspec import UNSET
+
+from sapwood.core.artifacts import AgentRequest, AnyArtifact, Execution, Note, Report, ToolOutput
+from sapwood.core.canonical import canonical_json
+from sapwood.core.codec import SHAPES, from_dict, from_record, record_from_dict, to_dict, to_record
+from sapwood.core.event_artifacts import (
+    EVENT_ARTIFACTS,
+    EVENT_TYPES,
+    artifact_of_event,
+    event_from_dict,
+    event_of_artifact,
+    event_to_dict,
+)
+from sapwood.core.events import AnyEvent, NodeAddedEvent
+from sapwood.core.hashing import hash_bytes
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact, UnknownArtifact
+from sapwood.core.record import Record
+from sapwood.core.typed import Typed
+from sapwood.errors import InvalidArtifact, InvalidText, NotCanonical
+from tests.conftest import Dose
+from tests.core import values
+
+KINDS: tuple[type[Artifact], ...] = get_args(AnyArtifact)
+EVENTS = tuple(EVENT_TYPES.values())
+KEY = ArtifactKey("ak:01HQXK5V8RPZM4J3NHWGC7SDFG")
+
+SPEC_KINDS = [
+    "Execution",
+    "ExecutionConfig",
+    "InputArtifacts",
+    "AgentExecutionArtifacts",
+    "OutcomeEvidenceArtifacts",
+    "AgentRequest",
+    "AgentRequests",
+    "AgentResult",
+    "RenderedPrompt",
+    "PromptTemplate",
+    "PromptArgs",
+    "PromptContribution",
+    "ToolCallArtifact",
+    "ToolInput",
+    "ToolOutput",
+    "EventArtifact",
+    "MessageStreamArtifact",
+    "OutcomeEvidence",
+    "RefArtifact",
+    "DbRef",
+    "DiscoveryReport",
+    "PlanningTicket",
+    "ValidationError",
+    "Input",
+    "Delivery",
+    "Report",
+    "Note",
+    "Log",
+    "IngestManifest",
+    "IngestedFile",
+    "PhaseHandoff",
+    "BudgetResult",
+    "Seal",
+]
+
+
+def test_the_stored_kind_names_are_those_of_the_format() -> None:
+    assert sorted(SHAPES) == sorted(SPEC_KINDS)
+
+
+@pytest.mark.torture(short=5, full=10_000)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_kind_round_trips_through_record_and_dict(kind: type[Artifact], dose: Dose) -> None:
+    @values.many(dose.count, dose.seed)
+    @given(values.instances(kind))
+    def law(artifact: Artifact) -> None:
+        record = to_record(artifact)
+        assert from_record(record) == artifact or has_float(artifact)
+        assert to_record(from_record(record)) == record
+        assert from_dict(to_dict(artifact)) == from_record(record)
+        assert record_from_dict(to_dict(record)) == record
+        assert record.content_hash == hash_bytes(record.content)
+        assert canonical_json(msgspec.json.decode(record.metadata)) == record.metadata
+
+    law()
+
+
+def has_float(value: Typed) -> bool:
+    """Tell whether canonical JSON may have turned a float into the integer of the same value."""
+    return "." in repr(value) or "e" in repr(value)
+
+
+@pytest.mark.torture(short=5, full=10_000)
+@pytest.mark.parametrize("event_type", EVENTS, ids=lambda kind: kind.__name__)
+def test_every_event_round_trips_and_is_recorded_whole(event_type: type[Any], dose: Dose) -> None:
+    @values.many(dose.count, dose.seed)
+    @given(values.instances(event_type), values.keys)
+    def law(event: Any, key: ArtifactKey) -> None:
+        assert event_from_dict(event_to_dict(event)) == event
+        artifact = artifact_of_event(key, event)
+        assert event_of_artifact(artifact) == event
+        stored = msgspec.json.decode(to_record(artifact).content)
+        assert {name: stored[name] for name in ("event_id", "node_id", "timestamp", "type")} == {
+            "event_id": event.event_id,
+            "node_id": event.node_id,
+            "timestamp": event.timestamp,
+            "type": event_type.__name__,
+        }
+
+    law()
+
+
+@pytest.mark.torture(short=20, full=10_000)
+def test_an_unknown_kind_round_trips(dose: Dose) -> None:
+    @values.many(dose.count, dose.seed)
+    @given(values.keys, values.json_values, values.objects)
+    def law(key: ArtifactKey, content: object, metadata: dict[str, Any]) -> None:
+        metadata.pop("media", None)
+        data = canonical_json(content)
+        record = Record(key, "KindOfTomorrow", data, hash_bytes(data), canonical_json(metadata))
+        artifact = from_record(record)
+        assert isinstance(artifact, UnknownArtifact)
+        assert (artifact.key, artifact.kind) == (key, "KindOfTomorrow")
+        assert to_record(artifact) == record
+        assert record_from_dict(to_dict(artifact)) == record
+
+    law()
+
+
+@pytest.mark.torture(short=20, full=10_000)
+def test_unknown_fields_are_kept_at_every_level(dose: Dose) -> None:
+    link = {"report": KEY.text, "entry": "f1"}
+
+    @values.many(dose.count, dose.seed)
+    @given(values.objects, values.objects, values.objects)
+    def law(outer: dict[str, Any], task: dict[str, Any], inner: dict[str, Any]) -> None:
+        whole = {
+            **outer,
+            "tasks": [
+                {
+                    **task,
+                    "id": "a",
+                    "title": "",
+                    "description": "",
+                    "dependencies": [],
+                    "acceptance_criteria": [],
+                    "discovery_links": [{**inner, **link}],
+                }
+            ],
+            "title": None,
+            "goal": "g",
+        }
+        data = canonical_json(whole)
+        record = Record(KEY, "PlanningTicket", data, hash_bytes(data))
+        assert to_record(from_record(record)) == record
+
+    law()
+
+
+def test_every_event_type_has_its_artifact() -> None:
+    assert set(EVENT_ARTIFACTS) == {cls.__name__ for cls in get_args(AnyEvent)} == set(EVENT_TYPES)
+    assert len(EVENT_ARTIFACTS) == 37
+
+
+def test_every_event_class_stands_in_the_union() -> None:
+    from sapwood.core import events
+
+    classes = {cls for cls in vars(events).values() if isinstance(cls, type) and issubclass(cls, events.GraphEvent)}
+    assert classes - {events.GraphEvent} == set(EVENTS)
+
+
+def test_no_field_has_a_default_that_would_be_written_without_being_given() -> None:
+    waiting, seen = [*KINDS, *EVENTS], set()
+    while waiting:
+        cls = waiting.pop()
+        seen.add(cls)
+        for field in msgspec.structs.fields(cls):
+            if field.name in ("unknown", "metadata"):
+                continue
+            assert field.required or field.default is UNSET, f"{cls.__name__}.{field.name}"
+    assert len(seen) == 33 + 37
+
+
+def test_what_was_not_given_is_not_written_and_null_is() -> None:
+    assert to_record(Execution(KEY)).content == b"{}"
+    assert to_record(Execution(KEY, workflow=None)).content == b'{"workflow":null}'
+
+
+def test_fields_of_a_text_kind_are_metadata_and_its_text_is_the_content() -> None:
+    record = to_record(Note(KEY, text="é", content_type="text", artifact_id=3))
+    assert record.content == "é".encode()
+    assert record.metadata == b'{"artifact_id":3,"content_type":"text","media":"text"}'
+
+
+def test_visit_and_try_are_metadata() -> None:
+    request = AgentRequest(KEY, node="a", attempt=2, run_node_id=4, visit=1, try_=2)
+    assert to_record(request).metadata == b'{"run_node_id":4,"try":2,"visit":1}'
+    assert request.context_id == KEY
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Note(KEY, text=b"x", content_type="text"),  # type: ignore[arg-type]
+        lambda: Note(KEY, text="x", content_type="html"),  # type: ignore[arg-type]
+        lambda: Note("ak:x", text="x", content_type="text"),  # type: ignore[arg-type]
+        lambda: Note(KEY, text="x", content_type="text", artifact_id=True),
+        lambda: Report(KEY, text="x", content_type="text", metadata=["x"]),  # type: ignore[arg-type]
+        lambda: AgentRequest(KEY, node="a", attempt=1, options=["x"]),  # type: ignore[arg-type]
+        lambda: AgentRequest(KEY, node="a", attempt=1, options=(1,)),  # type: ignore[arg-type]
+        lambda: NodeAddedEvent("e", None, "yesterday"),
+        lambda: to_record(Note(KEY, text="x", content_type="text", metadata={"media": "bytes"})),
+        lambda: to_record(Note(KEY, text="x", content_type="text", metadata={"artifact_id": 1}, artifact_id=2)),
+        lambda: to_record(Note(KEY, text="x", content_type="text", unknown={"a": 1})),
+        lambda: to_record(Artifact(KEY)),
+        lambda: from_record(Record(KEY, "Note", b"\xff", "", b'{"content_type":"text","media":"text"}')),
+        lambda: from_record(Record(KEY, "Note", b"x", "", b'{"content_type":"text"}')),
+        lambda: from_record(Record(KEY, "Note", b"x", "", b'{"media":"text"}')),
+        lambda: from_record(Record(KEY, "Execution", b"[]", "")),
+        lambda: from_record(Record(KEY, "Execution", b'{"workflow_run_id":"1"}', "")),
+        lambda: from_record(Record(KEY, "RefArtifact", b'{"role":"x","target":"ak:no"}', "")),
+        lambda: from_dict({"key": KEY.text}),
+        lambda: from_dict({**to_dict(Execution(KEY)), "content_hash": "0" * 64}),
+        lambda: event_from_dict({"type": "NodeAdded"}),
+        lambda: event_from_dict({"type": "NodeAddedEvent", "event_id": "e"}),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_a_typed_error(make: Any) -> None:
+    with pytest.raises(InvalidArtifact) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+    assert caught.value.where
+    assert caught.value.why
+
+
+@pytest.mark.parametrize("value", [float("nan"), "\ud800", {1: 2}, b"x", {"a"}])
+def test_a_value_without_canonical_form_is_refused(value: object) -> None:
+    with pytest.raises(NotCanonical):
+        to_record(ToolOutput(KEY, value=value))
+
+
+def test_a_lone_surrogate_in_a_text_is_refused() -> None:
+    with pytest.raises(InvalidText):
+        to_record(Note(KEY, text="a\udfff", content_type="text"))
+
+
+def test_artifacts_and_events_never_change() -> None:
+    with pytest.raises(AttributeError):
+        Execution(KEY).workflow = "x"  # type: ignore[misc]
+
+
+@pytest.mark.mutant
+def test_the_law_sees_a_codec_that_drops_unknown_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sapwood.core import codec
+
+    monkeypatch.setattr(codec, "given", lambda value, fields, beyond: real(value, fields, {}))
+    from sapwood.core.shapes import given as real
+
+    record = Record(KEY, "Execution", b'{"tomorrow":1}', hash_bytes(b'{"tomorrow":1}'))
+    assert to_record(from_record(record)) != record
