@@ -34,6 +34,7 @@ from sapwood.errors import (
     EngineStuck,
     IncompleteRun,
     IngestFailed,
+    InvalidAnswer,
     InvalidArguments,
     InvalidArtifact,
     InvalidEnvelope,
@@ -78,6 +79,7 @@ from sapwood.errors import (
     UndeclaredVariable,
     UndefinedValue,
     UnknownTokenizer,
+    UnsupportedNode,
     WrongStore,
 )
 from sapwood.ingest.ingest import ingest_document
@@ -108,6 +110,7 @@ __all__ = [
     "IngestFailed",
     "IngestLimits",
     "IngestSettings",
+    "InvalidAnswer",
     "InvalidArguments",
     "InvalidArtifact",
     "InvalidEnvelope",
@@ -159,6 +162,7 @@ __all__ = [
     "UndeclaredVariable",
     "UndefinedValue",
     "UnknownTokenizer",
+    "UnsupportedNode",
     "UpstreamArtifact",
     "WrongStore",
     "__version__",

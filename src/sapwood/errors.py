@@ -30,11 +30,13 @@ SapwoodError
 │       ├─ TemplateFailed      its rendering failed in another way (a wrong type, a division by zero)
 │       ├─ TemplateConflict    two files define one id differently
 │       └─ TemplateCollision   another text with the same hash is stored              exit code 4
+│   ├─ InvalidAnswer           an answer that the gate does not offer
 ├─ NotFound                    what was asked for is not there                        exit code 3
 ├─ DocumentNotWritten          a node's document could not be brought to the disk     exit code 4
 ├─ IngestFailed                a document's files did not all land, and the settings say to fail          exit code 4
 ├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
 ├─ EngineBusy                  this process already has an engine                     exit code 4
+├─ UnsupportedNode             a node of a kind that cannot be executed               exit code 4
 ├─ EngineStuck                 a run asks for a visit that has ended                  exit code 4
 ├─ RunBusy                     another live process is at this run                    exit code 4
 ├─ RecordingRefused            the record would no longer be true; what is stored is unchanged
@@ -316,6 +318,21 @@ class EngineStuck(SapwoodError):
         super().__init__(f"run {run} asks again for {visit}, which has ended; resume the run, and report this")
         self.run = run
         self.visit = visit
+
+
+class InvalidAnswer(InvalidInput):
+    def __init__(self, node: str, answer: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(f"gate {node} does not take {_shown(answer)}; it takes {', '.join(allowed)}")
+        self.node = node
+        self.answer = answer
+        self.allowed = allowed
+
+
+class UnsupportedNode(SapwoodError):
+    def __init__(self, node: str, kind: str) -> None:
+        super().__init__(f"node {node}: this version cannot execute nodes of kind {kind}")
+        self.node = node
+        self.kind = kind
 
 
 class RunBusy(SapwoodError):

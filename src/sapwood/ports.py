@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
+from sapwood.core.events import GraphEvent
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.provider import ProviderResult, ProviderRunOptions
 from sapwood.core.record import Record
 from sapwood.core.template import Templated, TemplateId, TemplateVersion
 
@@ -31,6 +33,13 @@ class TemplateStore(Protocol):
 
     def list_versions(self, prefix: str = "tpl") -> Sequence[TemplateVersion]:
         """Return the versions of every id in this family, by id, then by key."""
+
+
+class Provider(Protocol):
+    """Runs one prompt in a fresh session."""
+
+    def run(self, prompt: str, options: ProviderRunOptions) -> AsyncIterator[GraphEvent | ProviderResult]:
+        """Yield what happens while it happens, and last the one result. Raises ProviderError when there is none."""
 
 
 class Steps(Protocol):

@@ -1,0 +1,72 @@
+"""What a run costs beside its providers: the executor on the engine and a real store, with answers that come at once.
+
+`python -m benchmarks runtime`
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.runtime.world import Provider, agent, chain, echo, make_executor, workflow
+
+from sapwood.clock import KeyFactory
+from sapwood.core.provider import ProviderResult, ProviderRunOptions
+from sapwood.core.workflow import Edge, JoinNode, Workflow
+from sapwood.engine.boot import Engine, boot
+from sapwood.runtime.start import open_run
+from sapwood.storage.sqlite import SqliteStore
+
+MEGABYTE = 1024 * 1024
+
+
+def main() -> None:
+    with engine_for(Provider(echo, seconds=1.0)) as (store, engine):
+        flow = workflow(agent("left"), agent("right"), edges=[])
+        print(f"two branches of 1 s: {run_all(store, engine, [flow]):.2f} s (bar 1.6)")
+    with engine_for(Provider(echo)) as (store, engine):
+        names = [f"n{number}" for number in range(20)]
+        print(f"a chain of 20: {run_all(store, engine, [chain(*names)]) * 50:.1f} ms a node (bar 40)")
+        print(f"200 branches and a join: {run_all(store, engine, [fan(200)]):.1f} s (bar 15)")
+        print(f"64 runs of 20 nodes: {run_all(store, engine, [chain(*names)] * 64):.1f} s, all complete")
+    with engine_for(Provider(large)) as (store, engine):
+        before = peak_bytes()
+        run_all(store, engine, [chain(*(f"n{number}" for number in range(100)))])
+        print(f"100 nodes of 5 MB each: {(peak_bytes() - before) / MEGABYTE:.0f} MB more memory (bar 50)")
+
+
+@contextmanager
+def engine_for(provider: Provider) -> Iterator[tuple[SqliteStore, Engine]]:
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder) / "sapwood.db")
+        with boot(Path(folder) / "engine.db", make_executor(store, provider)) as engine:
+            yield store, engine
+        store.close()
+
+
+def run_all(store: SqliteStore, engine: Engine, flows: list[Workflow]) -> float:
+    """Return the seconds until all of them, started at once, have completed."""
+    runs = [open_run(store, KeyFactory(), flow, {}, {}).text for flow in flows]
+    started = time.perf_counter()
+    for run in runs:
+        engine.submit(run)
+    assert {engine.wait(run) for run in runs} == {"completed"}
+    return time.perf_counter() - started
+
+
+def fan(count: int) -> Workflow:
+    names = [f"c{number}" for number in range(count)]
+    edges = [Edge(source="plan", target=name) for name in names] + [Edge(source=name, target="join") for name in names]
+    return workflow(agent("plan", select="all"), *map(agent, names), JoinNode(key="join"), edges=edges)
+
+
+def large(prompt: str, _options: ProviderRunOptions) -> ProviderResult:
+    return ProviderResult(report=prompt + "x" * (5 * MEGABYTE))
+
+
+def peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,23 @@
+"""A process that takes a stored run to its end: `python -m tests.runtime.worker FOLDER RUN SECONDS`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sapwood.engine.boot import boot
+from sapwood.storage.sqlite import SqliteStore
+from tests.runtime.world import Provider, echo, make_executor
+
+
+def main() -> None:
+    folder, run, seconds = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+    store = SqliteStore(folder / "sapwood.db")
+    provider = Provider(echo, folder / "calls", seconds)
+    with boot(folder / "engine.db", make_executor(store, provider)) as engine:
+        engine.submit(run)
+        engine.wait(run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""A small world for the executor: a provider that answers from a function, templates that are their own text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from sapwood.clock import KeyFactory, now_ms
+from sapwood.core.artifacts import Seal
+from sapwood.core.canonical import canonical_json
+from sapwood.core.codec import to_record
+from sapwood.core.events import GraphEvent, NodeStreamDeltaEvent
+from sapwood.core.hashing import hash_text
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.provider import ProviderResult, ProviderRunOptions
+from sapwood.core.template import Templated, TemplateId, TemplateVersion
+from sapwood.core.workflow import AgentNode, CommandNode, Edge, Node, Workflow
+from sapwood.ports import ArtifactStore, Rendered, RunEnd
+from sapwood.runtime.attempt import perform
+from sapwood.runtime.executor import Executor, World
+
+Answer = Callable[[str, ProviderRunOptions], ProviderResult]
+
+
+class Provider:
+    """Answers with what `answer` gives; every call is a line of `calls`, which survives kill -9."""
+
+    def __init__(self, answer: Answer, calls: Path | None = None, seconds: float = 0.0) -> None:
+        self._answer = answer
+        self._calls = calls
+        self._seconds = seconds
+        self.seen: list[tuple[str, ProviderRunOptions]] = []
+
+    async def run(self, prompt: str, options: ProviderRunOptions) -> AsyncIterator[GraphEvent | ProviderResult]:
+        self.seen.append((prompt, options))
+        if self._calls is not None:
+            with self._calls.open("a") as file:
+                file.write(f"{prompt}\n")
+        keys = KeyFactory()
+        yield NodeStreamDeltaEvent(
+            event_id=keys.segment(), node_id=prompt, timestamp="2026-01-01T00:00:00.000Z", delta_content="…"
+        )
+        await asyncio.sleep(self._seconds)
+        yield self._answer(prompt, options)
+
+
+class Templates:
+    """Each id renders to its last segment, so that a prompt names its node."""
+
+    def __init__(self, store: ArtifactStore) -> None:
+        self._store = store
+        self._keys = KeyFactory()
+
+    @property
+    def renderer(self) -> tuple[str, str]:
+        return "fake", "1"
+
+    def register(self, template_id: str, text: str, variables: Iterable[str] = ()) -> TemplateVersion:
+        known = self._store.find_version(TemplateId(template_id), hash_text(text))
+        version = TemplateVersion(self._keys.root(), TemplateId(template_id), text, hash_text(text), (), now_ms())
+        return known or self._store.add_version(version)
+
+    def render(self, template: str | Templated, args: Mapping[str, object]) -> Rendered:
+        text = str(template).rpartition(".")[2]
+        version = self.register(str(template), text)
+        return Rendered(version, canonical_json(dict(args)), text, *self.renderer)
+
+    def rerender(self, version: TemplateVersion, args_json: bytes) -> str:
+        return version.text
+
+
+async def run_command(node: CommandNode) -> tuple[int, str]:
+    """Pretend: the words are the exit code and the output."""
+    return int(node.run[0]), " ".join(node.run[1:])
+
+
+def make_executor(store: ArtifactStore, provider: Provider) -> Executor:
+    keys = KeyFactory()
+
+    def seal(run: ArtifactKey, status: str) -> None:
+        with store.read() as reader:
+            count = reader.count(run)
+        record = to_record(Seal(keys.child(run), status=status, head="0" * 64, counts={}))  # type: ignore[arg-type]
+        store.append([record], end=RunEnd(run, status, now_ms(), "0" * 64, count))
+
+    world = World(store, keys, now_ms, {"scripted": provider}, Templates(store), run_command, seal)
+    return Executor(world, perform)
+
+
+def agent(key: str, **more: Any) -> AgentNode:
+    return AgentNode(key=key, template=f"tpl.agent.{key}", **more)
+
+
+def workflow(*nodes: Node, edges: list[Edge]) -> Workflow:
+    return Workflow(name="story", nodes=nodes, edges=tuple(edges))
+
+
+def chain(*names: str) -> Workflow:
+    edges = [Edge(source=one, target=two) for one, two in pairwise(names)]
+    return workflow(*(agent(name) for name in names), edges=edges)
+
+
+def echo(prompt: str, options: ProviderRunOptions) -> ProviderResult:
+    return ProviderResult(report=f"report of {prompt}")
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
