@@ -15,7 +15,7 @@ from sapwood.core.hashing import hash_bytes, hash_json, hash_text
 from sapwood.core.ingest_settings import IngestLimits, IngestSettings
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.phases import PhaseHandoff, PhaseManifest, build_handoff_context, resolve_manifest
-from sapwood.core.prompt import Contribution, Contributor
+from sapwood.core.prompt import Contribution, Contributor, ProviderRunOptions, render_provider_text
 from sapwood.core.template import Templated, TemplateId
 from sapwood.core.tokens import (
     ContextBudgetResult,
@@ -135,6 +135,7 @@ __all__ = [
     "ProviderBrokeProtocol",
     "ProviderError",
     "ProviderFailed",
+    "ProviderRunOptions",
     "RecordingRefused",
     "RunBusy",
     "RunChanged",
@@ -178,6 +179,7 @@ __all__ = [
     "parse_envelope",
     "parse_extension",
     "parse_fences",
+    "render_provider_text",
     "render_template",
     "resolve_manifest",
     "truncate_to_token_budget",

@@ -13,6 +13,8 @@ from sapwood.version import __version__
 
 # Name -> (module below sapwood.cli.commands, one line for --help). A module is imported when its command runs.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "budget": ("budget", "How often token budgets were hit, and which are too tight or never used."),
+    "context": ("context", "What a node saw, entry by entry, and why."),
     "demo": ("demo", "Build, show, rebuild and verify a small tree, offline."),
     "ingest": ("ingest", "Write the files that a document declares, undo that, or list what landed."),
 }

@@ -5,8 +5,8 @@ What is stored beside the text (template reference, arguments, contributions) re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from sapwood.errors import InvalidArtifact
@@ -30,6 +30,15 @@ class Contribution:
             raise InvalidArtifact("PromptContribution", f"the order of {self.name} is no integer: {self.order!r}")
         if self.slot not in ("prompt", "context"):
             raise InvalidArtifact("PromptContribution", f"the slot of {self.name} is neither prompt nor context")
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRunOptions:
+    """How one prompt is to be run; `context` holds the handoff's entries, in order and as they are."""
+
+    context: tuple[str, ...] = ()
+    system_prompt: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Contributor(Protocol):
@@ -57,6 +66,14 @@ def assemble_prompt(output: str, contributions: Iterable[Contribution]) -> str:
     """Return the template's output and after it every contribution to the prompt, by (order, name)."""
     parts = sorted((part for part in contributions if part.slot == "prompt"), key=_place)
     return "\n\n".join([output, *(part.text for part in parts)])
+
+
+def render_provider_text(prompt: str, context: Sequence[str]) -> str:
+    """Return the text of the user part that every provider gets: the numbered entries, if any, then the prompt."""
+    if not context:
+        return prompt
+    lines = "\n".join(f"[{number}] {entry}" for number, entry in enumerate(context, 1))
+    return f"Context:\n{lines}\n\n{prompt}"
 
 
 def _place(contribution: Contribution) -> tuple[int, str]:

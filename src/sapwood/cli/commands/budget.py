@@ -1,0 +1,81 @@
+"""`sapwood budget stats`: what the recorded budget results say about the budgets."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from sapwood.core.artifacts import BudgetResult
+from sapwood.core.budgetstats import AppliedBudget, BudgetStats, summarise_budgets
+from sapwood.core.codec import from_record
+from sapwood.core.keys import ArtifactKey
+from sapwood.ports import Reader
+from sapwood.settings import Settings
+
+
+@click.group("budget")
+def command() -> None:
+    """Look at token budgets."""
+
+
+@command.command("stats")
+@click.argument("run", required=False)
+@click.option("--store", help="The store; the project's own if not given.")
+@click.option("--project", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="The project.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def stats(run: str | None, store: str | None, project: Path, as_json: bool) -> None:
+    """Show how often each phase and node was truncated, by how much, and which budgets are too tight or never used.
+
+    Of one RUN, or of every run in the store.
+    """
+    from sapwood.storage.sqlite import SqliteStore
+
+    settings = Settings.read({"project": str(project), "store": store}, os.environ)
+    opened = SqliteStore(settings.store_path, create=False)
+    try:
+        with opened.read() as reader:
+            found = summarise_budgets(_results(reader, None if run is None else ArtifactKey(run)))
+    finally:
+        opened.close()
+    if as_json:
+        rows = [{**dataclasses.asdict(one), "verdict": one.verdict} for one in found]
+        click.echo(json.dumps(rows, ensure_ascii=True, indent=2))
+    else:
+        _show(found)
+
+
+def _results(reader: Reader, run: ArtifactKey | None) -> Iterator[AppliedBudget]:
+    for record in reader.load_kinds(run, ["BudgetResult"]):
+        one = from_record(record)
+        if isinstance(one, BudgetResult):
+            yield AppliedBudget(
+                one.phase if isinstance(one.phase, int) else None,
+                "" if isinstance(one.node, msgspec.UnsetType) else str(one.node),
+                "" if isinstance(one.estimator, msgspec.UnsetType) else str(one.estimator),
+                one.original_tokens,
+                one.budget_tokens,
+                one.truncated_tokens,
+                one.was_truncated,
+            )
+
+
+def _show(found: list[BudgetStats]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    if not found:
+        click.echo("No budget has been applied yet.")
+        return
+    titles = ("phase", "node", "budget", "counted by", "applied", "cut", "median", "largest", "tokens lost", "verdict")
+    table = Table(*titles, box=None, pad_edge=False)
+    for one in found:
+        cells = (one.phase, one.node, one.budget_tokens, one.estimator, one.applied, one.truncated)
+        sizes = (one.median_original_tokens, one.max_original_tokens, one.dropped_tokens, one.verdict)
+        table.add_row(*("-" if cell is None else str(cell) for cell in (*cells, *sizes)))
+    Console(highlight=False, markup=False, emoji=False).print(table)

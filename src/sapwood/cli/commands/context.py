@@ -1,0 +1,154 @@
+"""`sapwood context RUN NODE`: what a node saw, entry by entry, what was cut or dropped, and by which rule."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from sapwood.cli.untrusted import visible
+from sapwood.core.keys import ArtifactKey
+from sapwood.errors import NotFound
+from sapwood.runtime.contextview import SeenContext, SeenEntry, changed_policy, load_context, with_policy
+from sapwood.settings import Settings
+
+BAR_CELLS = 32
+
+
+@click.command("context")
+@click.argument("run")
+@click.argument("node")
+@click.option("--attempt", type=click.IntRange(1), help="Which attempt; the last one if not given.")
+@click.option("--entry", type=click.IntRange(1), metavar="N", help="Print the exact bytes of entry N.")
+@click.option("--diff", "show_cuts", is_flag=True, help="Show what was cut out.")
+@click.option("--policy", "changes", multiple=True, metavar="NAME=NUMBER", help="What would it see under this bound?")
+@click.option("--store", help="The store; the project's own if not given.")
+@click.option("--project", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="The project.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    run: str,
+    node: str,
+    attempt: int | None,
+    entry: int | None,
+    show_cuts: bool,
+    changes: tuple[str, ...],
+    store: str | None,
+    project: Path,
+    as_json: bool,
+) -> None:
+    """Show what NODE of RUN saw: source, order, how much of each report, what was cut or dropped and by which rule.
+
+    With --policy nothing is run or recorded: the same candidates are placed again under the bounds you give.
+    """
+    from sapwood.storage.sqlite import SqliteStore
+
+    settings = Settings.read({"project": str(project), "store": store}, os.environ)
+    opened = SqliteStore(settings.store_path, create=False)
+    try:
+        with opened.read() as reader:
+            seen = load_context(reader, ArtifactKey(run), node, attempt)
+            if changes:
+                seen = with_policy(reader, seen, changed_policy(seen.policy, changes))
+    finally:
+        opened.close()
+    if entry is not None:
+        _print_entry(seen, entry)
+    elif as_json:
+        click.echo(json.dumps(_as_data(seen), ensure_ascii=True, indent=2))
+    else:
+        _show(seen, is_what_if=bool(changes), show_cuts=show_cuts)
+
+
+def _print_entry(seen: SeenContext, number: int) -> None:
+    """Write the entry's exact bytes; on a terminal, with control characters made visible."""
+    if number > len(seen.entries):
+        raise NotFound(f"entry {number}", f"the context of {seen.node} has {len(seen.entries)}")
+    text = seen.entries[number - 1].text
+    if sys.stdout.isatty():
+        click.echo(visible(text))
+    else:
+        click.echo(text.encode(), nl=False)
+
+
+def _as_data(seen: SeenContext) -> dict[str, Any]:
+    names = ("run", "node", "attempt", "recorded_in", "manifest", "phase_text")
+    budgets = ("phase", "original_tokens", "budget_tokens", "truncated_tokens", "was_truncated", "estimator")
+    return {
+        **{name: getattr(seen, name) for name in names},
+        "policy": dataclasses.asdict(seen.policy),
+        "entries": [dataclasses.asdict(entry) for entry in seen.entries],
+        "dropped": [dataclasses.asdict(one) for one in seen.dropped],
+        "budgets": [{name: _or_null(getattr(one, name)) for name in budgets} for one in seen.budgets],
+    }
+
+
+def _or_null(value: Any) -> Any:
+    return None if value is msgspec.UNSET else value
+
+
+def _show(seen: SeenContext, *, is_what_if: bool, show_cuts: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    would = "would see" if is_what_if else "saw"
+    console.print(Text(f"{seen.node}, attempt {seen.attempt}, {would} {_count(seen)}"), soft_wrap=True)
+    if seen.entries or seen.dropped:
+        table = Table("#", "source", "kind", "id", "before", "after", "rule", box=None, pad_edge=False)
+        for number, entry in enumerate(seen.entries, 1):
+            cells = (number, entry.source, entry.kind, entry.artifact_id or "", entry.original_chars)
+            table.add_row(*map(str, cells), str(entry.included_chars), entry.rule or "whole")
+        for one in seen.dropped:
+            table.add_row("-", one.source, "report", str(one.artifact_id), str(one.chars), "dropped", one.rule)
+        console.print(table)
+    used = sum(entry.included_chars for entry in seen.entries)
+    console.print(Text(f"chars   {_bar(used, seen.policy.max_context_chars_total)}"), soft_wrap=True)
+    for budget in seen.budgets:
+        console.print(Text(f"tokens  {_bar(budget.truncated_tokens, budget.budget_tokens)}, phase {budget.phase}"))
+    for note in _notes(seen):
+        console.print(Text(note), soft_wrap=True)
+    if show_cuts:
+        for number, entry in enumerate(seen.entries, 1):
+            for line in _cut_lines(number, entry):
+                console.print(Text(visible(line)), soft_wrap=True)
+
+
+def _count(seen: SeenContext) -> str:
+    many = len(seen.entries)
+    return f"{many} {'entry' if many == 1 else 'entries'}" + (f", {len(seen.dropped)} dropped" if seen.dropped else "")
+
+
+def _bar(used: int, limit: int) -> str:
+    """Return how much of a limit is used, as a bar and in numbers."""
+    cells = min(BAR_CELLS, -(-used * BAR_CELLS // limit)) if limit > 0 else 0
+    return f"[{'#' * cells}{'.' * (BAR_CELLS - cells)}] {used:,} of {limit:,}"
+
+
+def _notes(seen: SeenContext) -> list[str]:
+    manifest = seen.manifest
+    notes = {
+        "missing_upstream_artifacts": "no upstream report was included",
+        "no_eligible_artifact_types": "its predecessors left artifacts, but no report",
+        "delimiter_in_content": "an envelope delimiter stands in the text of",
+        "envelope_in_content": "an envelope header stands in the text of",
+        "invisible_chars": "invisible characters stand in the text of",
+    }
+    shown = [(text, manifest[name]) for name, text in notes.items() if manifest[name]]
+    return [text if ids is True else f"{text} artifact {', '.join(map(str, ids))}" for text, ids in shown]
+
+
+def _cut_lines(number: int, entry: SeenEntry) -> list[str]:
+    if not entry.dropped_chars:
+        return []
+    if entry.cut_text is None:
+        return [f"entry {number}: {entry.dropped_chars:,} chars were cut; the original is not kept"]
+    head = entry.included_chars // 2
+    title = f"entry {number}, {entry.source}: cut chars {head:,} to {head + entry.dropped_chars:,}"
+    return [title, *(f"- {line}" for line in entry.cut_text.split("\n"))]

@@ -1,0 +1,130 @@
+"""`sapwood context` and `sapwood budget stats`, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import sapwood
+from sapwood.cli.main import cli
+from sapwood.cli.untrusted import visible
+from sapwood.core.workflow import ContextOptions
+from sapwood.storage.sqlite import SqliteStore
+from tests.runtime.context_run import ContextRun
+
+HOSTILE = "\x1b]8;;http://evil\x07click\x1b[2J[red]x[/red]\u202e"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> ContextRun:
+    store = SqliteStore(tmp_path / "s.db")
+    run = ContextRun(store)
+    for place in range(4):
+        run.perform(f"n{place}", f"<{place}>" + "x" * 12_000, to=("join",))
+    run.perform("n4", HOSTILE, to=("late",))
+    run.phase(run.visit("plan", ("report", "planned")), 1, goal="GOAL", decisions_made=("word " * 9_000,))
+    run.perform("join", "joined", manifest=sapwood.resolve_manifest(2))
+    run.perform("late", "broke", kind="log")
+    store.close()
+    return run
+
+
+def ask(run: ContextRun, tmp_path: Path, *words: str) -> Result:
+    result = CliRunner(env={"COLUMNS": "160"}).invoke(
+        cli, [*words, "--store", str(tmp_path / "s.db")], catch_exceptions=True
+    )
+    if result.exception is not None and not isinstance(result.exception, SystemExit | sapwood.SapwoodError):
+        raise result.exception
+    return result
+
+
+def as_json(run: ContextRun, tmp_path: Path, *words: str) -> Any:
+    return json.loads(ask(run, tmp_path, *words, "--json").output)
+
+
+def test_it_shows_entry_by_entry_what_was_cut_or_dropped_and_by_which_rule(run: ContextRun, tmp_path: Path) -> None:
+    shown = ask(run, tmp_path, "context", run.root.text, "join").output
+    assert "join, attempt 1, saw 3 entries, 1 dropped" in shown
+    assert "max_chars_per_artifact 12000" in shown
+    assert "what was left of max_context_chars_total 32000" in shown
+    assert "min_remaining_chars 1000" in shown
+    assert "[" + "#" * 32 + "] 32,000 of 32,000" in shown
+    assert "of 2,500, phase 2" in shown
+
+
+def test_the_json_says_the_same(run: ContextRun, tmp_path: Path) -> None:
+    data = as_json(run, tmp_path, "context", run.root.text, "join")
+    assert [(one["source"], one["included_chars"]) for one in data["entries"]] == [
+        ("n0", 12_000),
+        ("n1", 12_000),
+        ("n2", 8_000),
+    ]
+    assert [(one["source"], one["chars"]) for one in data["dropped"]] == [("n3", 12_003)]
+    assert data["manifest"]["included_count"] == 3
+    assert data["recorded_in"] == "Report"
+    assert data["budgets"][0]["was_truncated"] is True
+    assert data["policy"]["max_context_chars_total"] == 32_000
+
+
+def test_entry_n_prints_the_exact_bytes(run: ContextRun, tmp_path: Path) -> None:
+    result = ask(run, tmp_path, "context", run.root.text, "late", "--entry", "1")
+    assert sapwood.parse_envelope(result.stdout_bytes.decode()).content == HOSTILE
+    assert ask(run, tmp_path, "context", run.root.text, "late", "--entry", "2").exception is not None
+
+
+def test_diff_shows_what_was_cut_out(run: ContextRun, tmp_path: Path) -> None:
+    shown = ask(run, tmp_path, "context", run.root.text, "join", "--diff").output
+    assert "entry 1, n0: cut chars 6,000 to 6,003" in shown
+    assert "\n- xxx\n" in shown
+    assert "entry 3, n2: cut chars 4,000 to 8,003" in shown
+
+
+def test_another_policy_answers_what_would_it_get(run: ContextRun, tmp_path: Path) -> None:
+    words = ("context", run.root.text, "join", "--policy", "max_context_chars_total=50000")
+    assert "would see 4 entries" in ask(run, tmp_path, *words).output
+    data = as_json(run, tmp_path, *words, "--policy", "max_chars_per_artifact=10")
+    assert [one["included_chars"] for one in data["entries"]] == [10] * 4
+    same = as_json(run, tmp_path, "context", run.root.text, "join", "--policy", "max_upstream_artifacts=4")
+    assert same == as_json(run, tmp_path, "context", run.root.text, "join")
+
+
+@pytest.mark.parametrize("change", ["max_everything=1", "max_distance", "max_distance=-1", "max_distance=x"])
+def test_a_bound_that_does_not_exist_is_refused(run: ContextRun, tmp_path: Path, change: str) -> None:
+    result = ask(run, tmp_path, "context", run.root.text, "join", "--policy", change)
+    assert isinstance(result.exception, sapwood.InvalidHandoff)
+
+
+def test_nothing_of_an_agents_text_reaches_the_terminal_alive(run: ContextRun, tmp_path: Path) -> None:
+    shown = ask(run, tmp_path, "context", run.root.text, "late", "--diff").output
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    assert "invisible characters stand in the text of artifact 5" in shown
+    assert visible("a\x1b[2J\u202eb\n") == "a\\u{1b}[2J\\u{202e}b\n"
+
+
+def test_what_is_not_there_is_not_found(run: ContextRun, tmp_path: Path) -> None:
+    for words in ((run.root.text, "nobody"), (run.root.text, "join", "--attempt", "7")):
+        assert isinstance(ask(run, tmp_path, "context", *words).exception, sapwood.NotFound)
+    other = sapwood.KeyFactory().root().text
+    assert isinstance(ask(run, tmp_path, "context", other, "join").exception, sapwood.NotFound)
+
+
+def test_the_recorded_context_of_an_extension_is_shown_too(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    run = ContextRun(store)
+    run.visit("a", ("log", "boom"), status="failed")
+    run.perform("a", "done", options=ContextOptions(retry=True))
+    store.close()
+    (entry,) = as_json(run, tmp_path, "context", run.root.text, "a")["entries"]
+    assert (entry["kind"], entry["source"], entry["included_chars"]) == ("retry_context_v1", "a", 4)
+
+
+def test_budget_stats_says_which_budget_is_too_tight(run: ContextRun, tmp_path: Path) -> None:
+    (row,) = as_json(run, tmp_path, "budget", "stats")
+    assert (row["phase"], row["node"], row["applied"], row["truncated"]) == (2, "join", 1, 1)
+    assert (row["verdict"], row["estimator"]) == ("too tight", "chars/4")
+    assert row["dropped_tokens"] > 8_000
+    assert "too tight" in ask(run, tmp_path, "budget", "stats", run.root.text).output
