@@ -159,6 +159,12 @@ class Reader(Protocol):
     def find_claim(self, run: ArtifactKey, node: str, attempt: int, delivery: int, role: str) -> ArtifactKey | None:
         """Return the key that was recorded for this role, or None."""
 
+    def damaged(self, key: ArtifactKey | None = None) -> Iterator[str]:
+        """Yield, in words, each row at and below `key`, or in the store, whose columns are not what was written.
+
+        Contents and chunks have hashes of their own, which the caller compares.
+        """
+
     def list_claims(self, run: ArtifactKey) -> list[Claim]:
         """Return every claim of the run, by node, attempt, delivery and role."""
 

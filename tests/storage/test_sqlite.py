@@ -138,10 +138,36 @@ def test_without_the_guard_an_insert_or_replace_would_slip_past_the_other_trigge
     sql(tmp_path / "s.db", "drop trigger artifact_once")
     sql(
         tmp_path / "s.db",
-        "insert or replace into artifact select id, key, kind, hash, metadata, x'32', chunks from artifact",
+        "insert or replace into artifact select id, key, kind, hash, metadata, x'32', chunks, crc from artifact",
     )
     with store.read() as reader:
         assert [found.content for found in reader.load()] == [b"2"]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "decay",
+    [
+        "update artifact set kind = 'Node'",
+        "update artifact set metadata = x'7b207d'",
+        "update artifact set hash = zeroblob(32)",
+        "update artifact set key = zeroblob(16)",
+        "update artifact set chunks = zeroblob(32)",
+        "update claim set node = 'picl'",
+        "update claim set key = zeroblob(16)",
+    ],
+)
+def test_a_row_that_decayed_is_named_even_in_a_run_without_a_seal(tmp_path: Path, decay: str) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    root = start_run(store)
+    store.append([record(KEYS.child(root), b"1")], claims=[Claim(root, "pick", 1, 1, "Report", root)])
+    with store.read() as reader:
+        assert list(reader.damaged()) == []
+    table = decay.split()[1]
+    only_one = f" where id = (select max(id) from {table})" if table == "artifact" else ""
+    sql(tmp_path / "s.db", f"drop trigger {table}_stays; {decay}{only_one}")
+    with store.read() as reader:
+        assert len(list(reader.damaged())) == 1
     store.close()
 
 

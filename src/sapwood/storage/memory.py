@@ -191,6 +191,9 @@ class MemoryReader:
     def list_claims(self, run: ArtifactKey) -> list[Claim]:
         return sorted(Claim(*claim, key) for claim, key in self._state.claims.items() if claim[0] == run)
 
+    def damaged(self, key: ArtifactKey | None = None) -> Iterator[str]:
+        return iter(())  # memory does not decay
+
     def _range(self, key: ArtifactKey | None) -> tuple[int, int]:
         if key is None:
             return 0, bisect_left(self._keys, LAST_KEY)

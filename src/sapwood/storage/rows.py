@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 from typing import Any, Final
+from zlib import crc32
 
 from sapwood.core.keys import MAX_DEPTH, SEGMENT_BYTES
 from sapwood.core.record import Record
+from sapwood.ports import Claim
 
 INLINE_BYTES: Final = 32 * 1024
 CHUNK_BYTES: Final = 16 * 1024
@@ -17,8 +19,8 @@ ALWAYS_INLINE: Final = frozenset({"Report", "Note", "Log"})  # so that the view 
 HASH_BYTES: Final = 32
 LAST_KEY: Final = b"\xff" * (SEGMENT_BYTES * MAX_DEPTH + 1)
 
-Row = tuple[bytes, str, bytes, bytes, bytes | None, bytes | None]
-"""key, kind, hash, metadata, content, chunks: the columns of `artifact`."""
+Row = tuple[bytes, str, bytes, bytes, bytes | None, bytes | None, int]
+"""key, kind, hash, metadata, content, chunks, crc: the columns of `artifact`."""
 
 
 def end_of_subtree(packed: bytes) -> bytes:
@@ -29,8 +31,20 @@ def end_of_subtree(packed: bytes) -> bytes:
 
 def to_row(record: Record) -> Row:
     """Return the row of a record whose content is stored inline."""
-    key, kind, content, content_hash, metadata = record
-    return key.pack(), kind, bytes.fromhex(content_hash), metadata, content, None
+    record_key, kind, content, content_hash, metadata = record
+    key, digest = record_key.pack(), bytes.fromhex(content_hash)
+    return key, kind, digest, metadata, content, None, row_crc(key, kind, digest, metadata)
+
+
+def row_crc(key: bytes, kind: str, digest: bytes, metadata: bytes, chunks: bytes = b"") -> int:
+    """Return the CRC-32 over what the content hash does not cover: decay shows in runs without a Seal too."""
+    return crc32(b"".join((key, kind.encode(), digest, metadata, chunks)))
+
+
+def claim_crc(claim: Claim) -> int:
+    """Return the CRC-32 over a row of `claim`, which has no content hash."""
+    words = (claim.node, str(claim.attempt), str(claim.delivery), claim.role)
+    return crc32(b"".join((claim.run.pack(), "\n".join(words).encode(), claim.key.pack())))
 
 
 def is_chunked(record: Record) -> bool:

@@ -27,7 +27,7 @@ from sapwood.errors import (
 from sapwood.ports import Claim, Reader, RunEnd, RunStart
 from sapwood.storage import sqlite_file
 from sapwood.storage.migrate import check_sqlite, load_migrations, migrate_sqlite
-from sapwood.storage.rows import compress, end_of_subtree, is_chunked, split, to_row
+from sapwood.storage.rows import claim_crc, compress, end_of_subtree, is_chunked, row_crc, split, to_row
 from sapwood.storage.sqlite_file import choose_journal, connect, set_sync, typed_errors
 from sapwood.storage.sqlite_reader import COUNT, SqliteReader
 from sapwood.storage.templates import template_id_of, to_version, version_record
@@ -35,9 +35,9 @@ from sapwood.storage.templates import template_id_of, to_version, version_record
 CHECKPOINT_PAGES: Final = 4096  # 32 MB of log, then a passive checkpoint beside the commits
 IDLE_READERS: Final = 4
 
-INSERT = "insert into artifact (key, kind, hash, metadata, content, chunks) values (?, ?, ?, ?, ?, ?)"
+INSERT = "insert into artifact (key, kind, hash, metadata, content, chunks, crc) values (?, ?, ?, ?, ?, ?, ?)"
 INSERT_CHUNK = "insert into chunk (hash, data) select ?1, ?2 where not exists (select 1 from chunk where hash = ?1)"
-INSERT_CLAIM = "insert into claim (run, node, attempt, delivery, role, key) values (?, ?, ?, ?, ?, ?)"
+INSERT_CLAIM = "insert into claim (run, node, attempt, delivery, role, key, crc) values (?, ?, ?, ?, ?, ?, ?)"
 INSERT_TEMPLATE = "insert into template (template_id, hash, key) values (?, ?, ?)"
 INSERT_RUN = (
     "insert into run (key, workflow_run_id, status, started_ms, owner, node_ids, artifact_ids) "
@@ -138,7 +138,7 @@ class SqliteStore:
                     digest = bytes.fromhex(record.content_hash)
                     execute(INSERT_TEMPLATE, (template_id_of(record), digest, record.key.pack()))
             for claim in claims:
-                execute(INSERT_CLAIM, (claim.run.pack(), *claim[1:5], claim.key.pack()))
+                execute(INSERT_CLAIM, (claim.run.pack(), *claim[1:5], claim.key.pack(), claim_crc(claim)))
         except _constraint():
             self._refuse_duplicates(records, claims)
             raise
@@ -155,7 +155,8 @@ class SqliteStore:
                 for digest, part in parts:
                     if not execute("select 1 from chunk where hash = ?", (digest,)).fetchone():
                         execute(INSERT_CHUNK, (digest, compress(part)))
-                row = (*row[:4], None, b"".join(digest for digest, _ in parts))
+                chunks = b"".join(digest for digest, _ in parts)
+                row = (*row[:4], None, chunks, row_crc(*row[:4], chunks))
             rows.append(row)
         return rows
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from sapwood.core.keys import SEGMENT_BYTES, ArtifactKey
 from sapwood.core.record import Record
-from sapwood.errors import StoreDamaged
+from sapwood.errors import InvalidKey, StoreDamaged
 from sapwood.ports import Claim, Outline, RunRow
-from sapwood.storage.rows import LAST_KEY, chunk_hashes, end_of_subtree, join
+from sapwood.storage.rows import LAST_KEY, chunk_hashes, claim_crc, end_of_subtree, join, row_crc
 
 FIND = "select key, kind, hash, metadata, content, chunks from artifact where key = ?"
 LOAD = "select key, kind, hash, metadata, content, chunks from artifact where key >= ? and key < ? order by key limit ?"
@@ -32,8 +32,11 @@ RUNS = (
 )
 CLAIM = "select key from claim where run = ? and node = ? and attempt = ? and delivery = ? and role = ?"
 CLAIMS = (
-    "select run, node, attempt, delivery, role, key from claim where run = ? order by node, attempt, delivery, role"
+    "select run, node, attempt, delivery, role, key, crc from claim "
+    "where run = ? order by node, attempt, delivery, role"
 )
+ALL_CLAIMS = "select run, node, attempt, delivery, role, key, crc from claim"
+ROWS = "select id, key, kind, hash, metadata, chunks, crc from artifact where key >= ? and key < ? order by key"
 EVERYTHING = -1  # as a limit
 
 
@@ -106,17 +109,36 @@ class SqliteReader:
         return None if row is None else ArtifactKey.unpack(row[0])
 
     def list_claims(self, run: ArtifactKey) -> list[Claim]:
+        return [claim for claim, _ in self._claims(CLAIMS, (run.pack(),))]
+
+    def damaged(self, key: ArtifactKey | None = None) -> Iterator[str]:
+        for number, packed, kind, digest, metadata, chunks, crc in self._connection.execute(ROWS, _range(key)):
+            try:
+                is_sound = row_crc(packed, kind, digest, metadata, chunks or b"") == crc
+            except (AttributeError, TypeError):  # a column of another type than was written
+                is_sound = False
+            if not is_sound:
+                yield f"artifact row {number}"
+        if key is None:
+            for claim, crc in self._claims(ALL_CLAIMS, ()):
+                if claim_crc(claim) != crc:
+                    yield f"claim of {claim.run} {claim.node} {claim.attempt}.{claim.delivery} {claim.role}"
+
+    def _claims(self, sql: str, values: tuple[bytes, ...]) -> Iterator[tuple[Claim, int]]:
         unpack = ArtifactKey.unpack
-        rows = self._connection.execute(CLAIMS, (run.pack(),))
-        return [Claim(unpack(row[0]), row[1], row[2], row[3], row[4], unpack(row[5])) for row in rows]
+        for run, node, attempt, delivery, role, key, crc in self._connection.execute(sql, values):
+            yield Claim(unpack(run), node, attempt, delivery, role, unpack(key)), crc
 
     def _record(
         self, packed: bytes, kind: str, digest: bytes, metadata: bytes, content: bytes | None, chunks: bytes | None
     ) -> Record:
-        key = ArtifactKey.unpack(packed)
+        try:
+            key, hex_digest = ArtifactKey.unpack(packed), digest.hex()
+        except (AttributeError, TypeError, InvalidKey) as error:  # a column of another type or length than was written
+            raise StoreDamaged(self._where, f"the artifact row with key {packed!r:.80} cannot be read") from error
         if content is None:
             content = self._joined(key, chunks or b"")
-        return Record(key, kind, content, digest.hex(), metadata)
+        return Record(key, kind, content, hex_digest, metadata)
 
     def _joined(self, key: ArtifactKey, chunks: bytes) -> bytes:
         parts = []

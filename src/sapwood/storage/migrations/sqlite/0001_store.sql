@@ -8,7 +8,8 @@ create table artifact (
   hash     blob not null,        -- SHA-256 of the content
   metadata blob not null,        -- canonical JSON
   content  blob,                 -- the exact bytes, or null and then:
-  chunks   blob                  -- SHA-256 of each chunk, one after the other
+  chunks   blob,                 -- SHA-256 of each chunk, one after the other
+  crc      integer not null      -- CRC-32 of key, kind, hash, metadata and chunks
 ) strict;
 create unique index artifact_key on artifact (key);
 
@@ -26,6 +27,7 @@ create table claim (
   delivery integer not null,
   role     text not null,
   key      blob not null,
+  crc      integer not null,     -- CRC-32 of the columns before
   primary key (run, node, attempt, delivery, role)
 ) strict, without rowid;
 
