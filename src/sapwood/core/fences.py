@@ -8,11 +8,13 @@ other backtick fence is a block too, with the reason why it is skipped. Lines en
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 # Every line that matters starts after a newline; a literal first character lets the scan jump from line to line.
 _MARKER: Final = re.compile(r"\n(?: {0,3}(?P<run>`{3,}|~{3,})|<<<(?P<edge>BEGIN|END)>>>(?=\r?\n|\Z))")
+_FILE: Final = re.compile(r"([A-Za-z0-9_+.-]+) file=([^\s'\"](?:\S*[^\s'\"])?)")  # \s is str.isspace
 _LANG: Final = re.compile(r"[A-Za-z0-9_+.-]+")
 _BLANKS: Final = " \t"
 _QUOTES: Final = ("'", '"')
@@ -21,8 +23,7 @@ _ENVELOPE_HEAD: Final = "ALPHRED_UPSTREAM_ARTIFACT v"
 _ENVELOPE_LINES: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True, gc=False):
     """One backtick fence: `status` is what it will be unless a later check objects, `reason` why not `written`."""
 
     index: int
@@ -33,13 +34,14 @@ class Block:
     reason: str
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(msgspec.Struct, frozen=True, gc=False):
     """The fence that is open: its run of characters, where its body starts, and its header's verdict."""
 
     run: str
     body_at: int
-    header: tuple[str, str, str]
+    lang: str = ""
+    token: str = ""
+    reason: str = ""
 
 
 def parse_fences(document: str) -> list[Block]:
@@ -89,21 +91,22 @@ def _has_head_above(text: str, line_start: int) -> bool:
 
 def _opened(run: str, indent: int, info: str, body_at: int, *, is_quoted: bool) -> _Open | None:
     if run[0] == "~":
-        return _Open(run, body_at, ("", "", ""))
+        return _Open(run, body_at)
     if "`" in info:  # CommonMark: then it is inline code
         return None
-    lang, token, reason = _read_header(info)
+    is_file = _FILE.fullmatch(info)
+    lang, token, reason = (is_file[1], is_file[2], "") if is_file else _read_header(info)
     if len(run) != 3:
         reason = "fence_length"
     elif indent:
         reason = "indented"
     elif is_quoted:
         reason = "quoted_upstream"
-    return _Open(run, body_at, (lang, token, reason))
+    return _Open(run, body_at, lang, token, reason)
 
 
 def _read_header(info: str) -> tuple[str, str, str]:
-    """Return language, path token and the reason of the first check that fails ("" if none does)."""
+    """Return language, path token and the reason of the first check that fails, of a header that is no file's."""
     words = info.split(None, 1)
     if not words or words[0].startswith(_KEY):
         return "", _first_token(info), "missing_lang"
@@ -146,12 +149,10 @@ def _first_token(info: str) -> str:
 
 
 def _closed(index: int, fence: _Open, content: str) -> Block:
-    lang, token, reason = fence.header
-    return Block(index, lang, token, content, "skipped" if reason else "written", reason)
+    return Block(index, fence.lang, fence.token, content, "skipped" if fence.reason else "written", fence.reason)
 
 
 def _unterminated(index: int, fence: _Open) -> Block:
-    lang, token, reason = fence.header
-    if reason:
-        return Block(index, lang, token, "", "skipped", reason)
-    return Block(index, lang, token, "", "rejected", "unterminated")
+    if fence.reason:
+        return Block(index, fence.lang, fence.token, "", "skipped", fence.reason)
+    return Block(index, fence.lang, fence.token, "", "rejected", "unterminated")

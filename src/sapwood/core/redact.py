@@ -80,12 +80,13 @@ _ALONE = r"(?<![A-Za-z0-9])"  # does not start inside a word
 _END = r"(?![A-Za-z0-9])"
 _HEADER_GAP = r"[\"']?(?:[ \t]{0,4}|%20)[:=](?:[ \t]{0,4}|%20)[\"']?"
 
+_PEM_KIND = r"[A-Z0-9 /_+.%-]{1,40}?PRIVATE[ /_+.%0-9-]{1,4}KEY(?:[ /_+.%0-9-]{1,4}BLOCK)?"  # in a path, too
+
 RULES: Final = (
     _rule(
         "private-key",
         "private",
-        r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?=.{0,200}?[A-Za-z0-9+/]{24})"
-        r".*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+        rf"(?s)-----BEGIN{_PEM_KIND}-----(?=.{{0,200}}?[A-Za-z0-9+/]{{24}}).*?(?:-----END{_PEM_KIND}-----|\Z)",
     ),
     _rule("putty-key", "private-mac private-lines", r"(?s)Private-Lines: [0-9].*?(?:Private-MAC: [0-9a-f]{20,}|\Z)"),
     _rule("age-key", "age-secret-key-", r"AGE-SECRET-KEY-1[A-Za-z0-9]{40,}"),
@@ -251,7 +252,7 @@ RULES: Final = (
     _rule(
         "assigned-secret",
         "passw pwd secret apikey api_key api-key access_key accesskey access-key token credential auth_key private_key",
-        r"(?<![A-Za-z:/])(?:[A-Za-z]{1,16}[_-]){0,3}"
+        r"(?<![A-Za-z:])(?:[A-Za-z]{1,16}[_-]){0,3}"
         r"(?i:passw(?:or)?d|passwd|pwd|secret|api[_-]?key|access[_-]?key|(?:access|auth|refresh|session|api|id)?_?token"
         r"|credentials?|auth_key|private_key)(?i:_?(?:key|id|value|hash))?"
         + _HEADER_GAP
