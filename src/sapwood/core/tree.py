@@ -1,0 +1,173 @@
+"""ArtifactTree: the records of one run, added in any order, read in key order.
+
+Key texts sort depth-first, each parent before its children, because `/` sorts before every digit. So one dict and one
+sorted list are the whole tree, and what stands below a key is a slice of that list.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from sapwood.core.artifacts import RefArtifact
+from sapwood.core.codec import from_record
+from sapwood.core.findings import Finding
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.record import Record
+from sapwood.errors import DuplicateKey, InvalidArtifact, NotFound
+
+REQUIRED_GROUPS: Final = ("ExecutionConfig", "InputArtifacts", "AgentExecutionArtifacts", "OutcomeEvidenceArtifacts")
+
+_SEGMENT_CHARS = 27  # "/" and 26 digits
+_AFTER_SLASH = "0"
+
+
+class ArtifactTree:
+    """Holds records by key; the first record of a key stays."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._records: dict[str, Record] = {}
+        self._order: list[str] | None = None
+        self._children: dict[str, list[str]] | None = None
+        kept = self._records
+        for record in records:
+            text = record.key.text
+            if kept.setdefault(text, record) is not record:
+                raise DuplicateKey([text])
+
+    def add(self, record: Record) -> None:
+        """Add a record; raise DuplicateKey, and keep the first one, when its key is taken."""
+        text = record.key.text
+        if text in self._records:
+            raise DuplicateKey([text])
+        self._records[text] = record
+        self._order = self._children = None
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, ArtifactKey) and key.text in self._records
+
+    def find(self, key: ArtifactKey) -> Record | None:
+        """Return the record with this key, or None."""
+        return self._records.get(key.text)
+
+    @property
+    def root(self) -> Record:
+        """The first record without a parent key; NotFound when there is none."""
+        for record in self.walk():
+            if record.key.depth == 1:
+                return record
+        raise NotFound("the root of the tree", "no artifact in it has a key of one segment")
+
+    def walk(self, under: ArtifactKey | None = None) -> Iterator[Record]:
+        """Yield the record of `under` and all below it (all records without it), each parent before its children."""
+        order = self._sorted()
+        if under is not None:
+            start = bisect_left(order, under.text)
+            order = order[start : bisect_left(order, under.text + _AFTER_SLASH, start)]
+        return map(self._records.__getitem__, order)
+
+    def of_kind(self, *kinds: str) -> Iterator[Record]:
+        """Yield the records of these kinds, in key order."""
+        return (record for record in self.walk() if record.kind in kinds)
+
+    def timeline(self) -> list[Record]:
+        """Return all records in the order in which they were made: by last segment, then by whole key."""
+        return [self._records[text] for text in sorted(self._records, key=lambda text: (text[-26:], text))]
+
+    def children(self, key: ArtifactKey) -> list[Record]:
+        """Return what is shown directly below `key`, in key order: its children, and orphans from further down."""
+        return [self._records[text] for text in self._below().get(key.text, ())]
+
+    def shown_under(self, key: ArtifactKey) -> ArtifactKey | None:
+        """Return the nearest ancestor that is stored, None for a root and for what has no stored ancestor."""
+        text = self._nearest(key.text)
+        return ArtifactKey.unchecked(text) if text else None
+
+    def orphans(self) -> list[Record]:
+        """Return the records whose parent is not stored, in key order."""
+        kept = self._records
+        return [kept[text] for text in self._sorted() if len(text) > 29 and text[:-_SEGMENT_CHARS] not in kept]
+
+    def repeats(self) -> dict[ArtifactKey, ArtifactKey]:
+        """Return for each record that repeats a sibling's kind and content the key of the first of them: its DbRef."""
+        first: dict[tuple[str, str, str], ArtifactKey] = {}
+        found = {}
+        for record in self.walk():
+            key = record.key
+            place = (key.text[:-_SEGMENT_CHARS], record.kind, record.content_hash)
+            original = first.setdefault(place, key)
+            if original is not key and key.depth > 1:
+                found[key] = original
+        return found
+
+    def _sorted(self) -> list[str]:
+        if self._order is None:
+            self._order = sorted(self._records)
+        return self._order
+
+    def _below(self) -> dict[str, list[str]]:
+        if self._children is None:
+            self._children = {}
+            for text in self._sorted():
+                above = self._nearest(text)
+                if above:
+                    self._children.setdefault(above, []).append(text)
+        return self._children
+
+    def _nearest(self, text: str) -> str:
+        above = text[:-_SEGMENT_CHARS]
+        while len(above) >= 29 and above not in self._records:
+            above = above[:-_SEGMENT_CHARS]
+        return above if len(above) >= 29 else ""
+
+
+def check_complete(tree: ArtifactTree, is_stored: Callable[[ArtifactKey], bool] = lambda _: False) -> list[Finding]:
+    """Return why the run may not be completed: its root, its four groups, its references.
+
+    `is_stored` tells of artifacts outside the tree, such as template versions.
+    """
+    if not len(tree):
+        raise NotFound("the run", "the tree is empty")
+    return [*_check_root(tree), *_check_groups(tree), *_check_references(tree, is_stored)]
+
+
+def check_orphans(tree: ArtifactTree) -> list[Finding]:
+    """Return one finding, which is no failure, for each artifact whose parent never came."""
+    return [
+        Finding("orphan", record.key, f"parent not stored; shown under {tree.shown_under(record.key)}", False)
+        for record in tree.orphans()
+    ]
+
+
+def _check_root(tree: ArtifactTree) -> Iterator[Finding]:
+    first = next(tree.walk())
+    roots = {record.key.root for record in tree.walk()}
+    if len(roots) > 1 or first.kind != "Execution" or first.key.depth != 1:
+        yield Finding("root", first.key, f"{len(roots)} roots, the first a {first.kind}; expected one Execution")
+
+
+def _check_groups(tree: ArtifactTree) -> Iterator[Finding]:
+    root = next(tree.walk()).key.root
+    kinds = [record.kind for record in tree.walk(root) if record.key.depth == 2]
+    for group in REQUIRED_GROUPS:
+        if kinds.count(group) != 1:
+            yield Finding(
+                "required_group", root, f"{group}: {kinds.count(group)} directly below the root; expected one"
+            )
+
+
+def _check_references(tree: ArtifactTree, is_stored: Callable[[ArtifactKey], bool]) -> Iterator[Finding]:
+    for record in tree.of_kind("RefArtifact"):
+        try:
+            reference = from_record(record)
+        except InvalidArtifact as error:
+            yield Finding("unreadable", record.key, str(error))
+            continue
+        if isinstance(reference, RefArtifact) and reference.target not in tree and not is_stored(reference.target):
+            yield Finding(
+                "dangling_reference", record.key, f"{reference.role} refers to {reference.target}, not stored"
+            )

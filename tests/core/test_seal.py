@@ -1,0 +1,133 @@
+"""The Merkle head, its proofs, and what a Seal sees."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from sapwood.core import seal
+from sapwood.core.codec import from_record
+from sapwood.core.record import Record
+from sapwood.core.seal import (
+    check_seal,
+    hash_leaf,
+    head_of,
+    is_included,
+    leaf_bytes,
+    prove_inclusion,
+    summarise,
+)
+from sapwood.errors import InvalidArtifact
+from tests.core.trees import SmallRun
+
+LEAVES = [sha256(b"\x00" + bytes([number])).digest() for number in range(256)]
+
+
+def reference_head(leaves: list[bytes]) -> bytes:
+    """The definition of RFC 9162, word for word."""
+    if not leaves:
+        return sha256(b"").digest()
+    if len(leaves) == 1:
+        return leaves[0]
+    split = 1
+    while split * 2 < len(leaves):
+        split *= 2
+    return sha256(b"\x01" + reference_head(leaves[:split]) + reference_head(leaves[split:])).digest()
+
+
+def test_the_head_is_the_reference_for_every_tree_up_to_256_leaves() -> None:
+    for size in range(257):
+        assert head_of(LEAVES[:size]) == reference_head(LEAVES[:size]), size
+
+
+def test_every_leaf_of_every_tree_up_to_256_leaves_has_a_proof_and_nothing_else_has_it() -> None:
+    for size in [*range(1, 40), 63, 64, 65, 127, 128, 129, 255, 256]:
+        head = reference_head(LEAVES[:size])
+        for index in range(size):
+            proof = prove_inclusion(LEAVES[:size], index)
+            assert is_included(LEAVES[index], index, size, proof, head)
+            assert not is_included(LEAVES[(index + 1) % 256], index, size, proof, head)
+            assert not is_included(LEAVES[index], index + 1, size, proof, head)
+            assert not is_included(LEAVES[index], index, size, [*proof, head], head)
+            assert not proof or not is_included(LEAVES[index], index, size, proof[:-1], head)
+
+
+def test_a_proof_of_no_leaf_is_refused() -> None:
+    with pytest.raises(InvalidArtifact):
+        prove_inclusion(LEAVES[:3], 3)
+    assert not is_included(LEAVES[0], 0, 0, [], reference_head([]))
+
+
+def test_a_leaf_names_key_kind_parent_and_both_hashes() -> None:
+    run = SmallRun()
+    record = run.records[1]
+    assert (
+        leaf_bytes(record)
+        == (
+            f'{{"content_hash":"{record.content_hash}","key":"{record.key}","kind":"{record.kind}",'
+            f'"metadata_hash":"{sha256(record.metadata).hexdigest()}","parent":"{record.key.parent}"}}'
+        ).encode()
+    )
+    assert leaf_bytes(run.records[0]).endswith(b'"parent":null}')
+
+
+def test_the_seal_of_an_unchanged_run_holds() -> None:
+    run = SmallRun()
+    assert check_seal(run.seal, run.root, summarise(run.records)) == []
+
+
+def codes(run: SmallRun, records: list[Record]) -> list[str]:
+    sealed = next((from_record(record) for record in records if record.kind == "Seal"), None)
+    return [finding.code for finding in check_seal(sealed, run.root, summarise(records))]  # type: ignore[arg-type]
+
+
+def test_every_change_of_any_record_is_seen() -> None:
+    run = SmallRun()
+    for index, record in enumerate(run.unsealed):
+        changed = [
+            record._replace(content_hash="0" * 64),
+            record._replace(kind=record.kind + "X"),
+            record._replace(metadata=b'{"x":1}'),
+        ]
+        for other in changed:
+            assert "head_mismatch" in codes(run, [*run.records[:index], other, *run.records[index + 1 :]])
+        assert codes(run, run.records[:index] + run.records[index + 1 :]) == ["head_mismatch", "counts_mismatch"]
+
+
+def test_a_missing_and_a_second_seal_are_seen() -> None:
+    run = SmallRun()
+    assert codes(run, run.unsealed) == ["no_seal"]
+    second = run.records[-1]._replace(key=run.keys.child(run.root))
+    assert "two_seals" in codes(run, [*run.records, second])
+
+
+def test_nothing_hides_behind_the_name_of_the_seal() -> None:
+    run = SmallRun()
+    hidden = run.records[-1]._replace(key=run.keys.child(run.helper))
+    assert "head_mismatch" in codes(run, sorted([*run.records, hidden]))
+
+
+def test_records_out_of_order_are_refused() -> None:
+    run = SmallRun()
+    with pytest.raises(InvalidArtifact):
+        summarise(run.records[::-1])
+
+
+@pytest.mark.mutant
+def test_leaves_without_metadata_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seal, "leaf_bytes", lambda record: record.content_hash.encode())
+    with pytest.raises(AssertionError):
+        test_every_change_of_any_record_is_seen()
+
+
+@pytest.mark.mutant
+def test_a_head_without_prefixes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seal, "node_hash", lambda left, right: sha256(left + right).digest())
+    with pytest.raises(AssertionError):
+        test_the_head_is_the_reference_for_every_tree_up_to_256_leaves()
+
+
+def test_hash_leaf_has_the_leaf_prefix() -> None:
+    record = SmallRun().records[0]
+    assert hash_leaf(record) == sha256(b"\x00" + leaf_bytes(record)).digest()

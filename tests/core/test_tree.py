@@ -1,0 +1,152 @@
+"""The tree of a run: any order in, one order out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapwood.core import tree as tree_module
+from sapwood.core.artifacts import Note, RefArtifact
+from sapwood.core.codec import to_record
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.record import Record
+from sapwood.core.tree import ArtifactTree, check_complete, check_orphans
+from sapwood.errors import DuplicateKey, NotFound
+from tests.conftest import Dose
+from tests.core import values
+from tests.core.trees import SmallRun
+
+RUN = SmallRun()
+
+
+def stored(key: ArtifactKey) -> bool:
+    return key == RUN.template.key
+
+
+def test_walk_is_depth_first_whatever_the_order_of_arrival() -> None:
+    shuffled = list(RUN.records)
+    random.Random(1).shuffle(shuffled)
+    assert list(ArtifactTree(shuffled).walk()) == RUN.records
+    one_by_one = ArtifactTree()
+    for record in shuffled:
+        one_by_one.add(record)
+        assert len(list(one_by_one.walk())) == len(one_by_one)
+    assert list(one_by_one.walk()) == RUN.records
+
+
+@pytest.mark.torture(short=50, full=10_000)
+def test_laws_of_the_tree(dose: Dose) -> None:
+    @values.many(dose.count, dose.seed)
+    @given(st.lists(values.keys, unique=True, max_size=30), st.randoms())
+    def law(keys: list[ArtifactKey], rng: random.Random) -> None:
+        more = {above for key in keys for above in ancestors(key) if rng.random() < 0.5}
+        records = [to_record(Note(key, text="", content_type="text")) for key in {*keys, *more}]
+        tree = ArtifactTree(records)
+        assert [record.key for record in tree.walk()] == sorted(record.key for record in records)
+        times = [(record.key.last_segment, record.key.text) for record in tree.timeline()]
+        assert times == sorted(times)
+        for record in records:
+            below = [other for other in records if record.key == other.key or record.key.is_ancestor_of(other.key)]
+            assert list(tree.walk(record.key)) == sorted(below)
+            stored_above = [above for above in ancestors(record.key) if above in tree]
+            assert tree.shown_under(record.key) == (stored_above[-1] if stored_above else None)
+            if stored_above:
+                assert record in tree.children(stored_above[-1])
+
+    law()
+
+
+def ancestors(key: ArtifactKey) -> list[ArtifactKey]:
+    parts = key.segments
+    return [ArtifactKey("ak:" + "/".join(parts[:count])) for count in range(1, len(parts))]
+
+
+def test_the_first_record_of_a_key_stays() -> None:
+    tree = ArtifactTree(RUN.records)
+    second = RUN.records[3]._replace(content=b"other")
+    with pytest.raises(DuplicateKey) as caught:
+        tree.add(second)
+    assert caught.value.keys == (second.key.text,)
+    assert tree.find(second.key) == RUN.records[3]
+    with pytest.raises(DuplicateKey):
+        ArtifactTree([*RUN.records, second])
+
+
+def test_queries() -> None:
+    tree = ArtifactTree(RUN.records)
+    assert tree.root == RUN.records[0]
+    assert RUN.lead in tree
+    assert RUN.template.key not in tree
+    assert [record.kind for record in tree.children(tree.root.key)] == [
+        "ExecutionConfig",
+        "InputArtifacts",
+        "AgentExecutionArtifacts",
+        "OutcomeEvidenceArtifacts",
+        "Seal",
+    ]
+    assert [record.key for record in tree.of_kind("AgentRequest")] == [RUN.lead, RUN.helper]
+    with pytest.raises(NotFound):
+        _ = ArtifactTree().root
+
+
+def test_an_orphan_is_shown_under_its_nearest_stored_ancestor_and_is_no_failure() -> None:
+    lost = RUN.keys.child(RUN.helper)
+    orphan = to_record(Note(RUN.keys.child(lost), text="late", content_type="text"))
+    tree = ArtifactTree([*RUN.records, orphan])
+    assert tree.orphans() == [orphan]
+    assert orphan in tree.children(RUN.helper)
+    (finding,) = check_orphans(tree)
+    assert (finding.code, finding.key, finding.is_failure) == ("orphan", orphan.key, False)
+
+
+def test_siblings_with_the_same_kind_and_content_refer_to_the_first() -> None:
+    keys = [RUN.keys.child(RUN.lead) for _ in range(3)]
+    elsewhere = RUN.keys.child(RUN.helper)
+    notes = [to_record(Note(key, text="same", content_type="text", artifact_id=9)) for key in [*keys, elsewhere]]
+    assert ArtifactTree([*RUN.records, *notes]).repeats() == {keys[1]: keys[0], keys[2]: keys[0]}
+
+
+def test_a_whole_run_is_complete() -> None:
+    assert check_complete(ArtifactTree(RUN.records), stored) == []
+
+
+def without(kind: str) -> list[Record]:
+    return [record for record in RUN.records if record.kind != kind]
+
+
+@pytest.mark.parametrize("kind", tree_module.REQUIRED_GROUPS)
+def test_a_missing_and_a_doubled_group_are_found(kind: str) -> None:
+    assert [finding.code for finding in check_complete(ArtifactTree(without(kind)), stored)] == ["required_group"]
+    again = next(record for record in RUN.records if record.kind == kind)._replace(key=RUN.keys.child(RUN.root))
+    assert [found.code for found in check_complete(ArtifactTree([*RUN.records, again]), stored)] == ["required_group"]
+
+
+def codes(records: list[Record], is_stored: Callable[[ArtifactKey], bool] = stored) -> set[str]:
+    return {finding.code for finding in check_complete(ArtifactTree(records), is_stored)}
+
+
+def test_a_wrong_root_is_found() -> None:
+    assert codes(without("Execution")) == {"root"}
+    assert "root" in codes([*RUN.records, RUN.template])
+
+
+def test_references_resolve_in_the_tree_or_outside_it() -> None:
+    assert codes(RUN.records, lambda _: False) == {"dangling_reference"}
+    inside = to_record(RefArtifact(RUN.keys.child(RUN.lead), target=RUN.helper, role="see"))
+    assert codes([*RUN.records, inside]) == set()
+
+
+def test_an_empty_tree_is_no_run() -> None:
+    with pytest.raises(NotFound):
+        check_complete(ArtifactTree())
+
+
+@pytest.mark.mutant
+def test_a_gate_that_forgets_a_group_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_module, "REQUIRED_GROUPS", tree_module.REQUIRED_GROUPS[:-1])
+    with pytest.raises(AssertionError):
+        test_a_missing_and_a_doubled_group_are_found("OutcomeEvidenceArtifacts")
