@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "context": ("context", "What a node saw, entry by entry, and why."),
     "demo": ("demo", "Build, show, rebuild and verify a small tree, offline."),
     "ingest": ("ingest", "Write the files that a document declares, undo that, or list what landed."),
+    "templates": ("templates", "List template families, their versions, and who used them."),
 }
 
 EXIT_CODES = "Exit codes: 0 fine, 1 the answer is no, 2 usage, 3 not found, 4 could not do it."

@@ -1,0 +1,295 @@
+"""`sapwood templates`: the families, their versions, how they differ, and which executions used them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sapwood.cli.visible import visible
+from sapwood.core.instants import instant_of_ms
+from sapwood.core.template import TemplateVersion
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+    from sapwood.ports import ArtifactStore
+    from sapwood.templates.files import Loaded
+    from sapwood.templates.registry import TemplateRegistry
+    from sapwood.templates.usage import Use
+
+
+MAX_LINE_CHARS = 1000
+
+
+@click.group()
+def command() -> None:
+    """List template families, compare their versions, and see which executions used them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The store after its start, with what the start found in the template files."""
+
+    store: ArtifactStore
+    registry: TemplateRegistry
+    loaded: Loaded
+
+
+@contextmanager
+def _opened(project: str | None, store_path: str | None) -> Iterator[Opened]:
+    from sapwood.clock import KeyFactory
+    from sapwood.settings import Settings
+    from sapwood.storage.sqlite import SqliteStore
+    from sapwood.templates.files import load_files, standard_roots
+    from sapwood.templates.refusals import record_refusals
+    from sapwood.templates.registry import TemplateRegistry
+
+    settings = Settings.read({"project": project, "store": store_path}, os.environ)
+    Path(settings.store_path).parent.mkdir(parents=True, exist_ok=True)
+    store = SqliteStore(settings.store_path)
+    try:
+        keys = KeyFactory()
+        registry = TemplateRegistry(store, keys=keys)
+        loaded = load_files(registry, store, standard_roots(settings.project, settings.template_roots))
+        record_refusals(store, keys, loaded.refused, settings.project)
+        yield Opened(store, registry, loaded)
+    finally:
+        store.close()
+
+
+def _common(function: Any) -> Any:
+    for option in (
+        click.option("--project", help="The project directory; default: here."),
+        click.option("--store", "store_path", help="The store; default: .sapwood/sapwood.db in the project."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command("list")
+@click.argument("prefix", default="tpl")
+@click.option("--errors", is_flag=True, help="Show the files that were refused instead.")
+@_common
+def list_templates(prefix: str, errors: bool, project: str | None, store_path: str | None, as_json: bool) -> None:
+    """Show the families below PREFIX as a tree, with their versions and their first and last use."""
+    from sapwood.templates.refusals import list_refusals
+    from sapwood.templates.usage import References
+
+    with _opened(project, store_path) as opened:
+        if errors:
+            _print_errors([_error_row(error) for error in list_refusals(opened.store)], as_json)
+            return
+        versions = opened.store.list_versions(prefix)
+        with opened.store.read() as reader:
+            times = References(reader).use_times(version.key for version in versions)
+        rows = _family_rows(versions, times, opened.loaded)
+    if as_json:
+        _print_json({"templates": rows, "refused": len(opened.loaded.refused)})
+        return
+    _print_tree(rows)
+    if opened.loaded.refused:
+        click.echo(f"{len(opened.loaded.refused)} files were refused: sapwood templates list --errors", err=True)
+
+
+@command.command()
+@click.argument("version")
+@_common
+def show(version: str, project: str | None, store_path: str | None, as_json: bool) -> None:
+    """Print the text of VERSION: an id (its current version), ID@HASH, or a key."""
+    from sapwood.templates.versions import find_named
+
+    with _opened(project, store_path) as opened:
+        found = find_named(opened.store, version, opened.registry.current)
+    if as_json:
+        _print_json({"id": found.template_id.text, "text": found.text, **_version_row(found)})
+    else:
+        click.echo(visible(found.text), nl=not found.text.endswith("\n"))
+
+
+@command.command()
+@click.argument("versions", nargs=-1, required=True)
+@_common
+def diff(versions: tuple[str, ...], project: str | None, store_path: str | None, as_json: bool) -> None:
+    """Show how two versions differ; with one ID its current version against the newest other one."""
+    from sapwood.templates.versions import find_pair, short_name, version_diff
+
+    if len(versions) > 2:
+        raise click.UsageError("give one id or two versions")
+    with _opened(project, store_path) as opened:
+        old, new = find_pair(opened.store, versions, opened.registry.current)
+    lines = list(version_diff(old, new))
+    if as_json:
+        _print_json({"old": short_name(old), "new": short_name(new), "diff": lines})
+        return
+    for line in lines:
+        click.secho(visible(line), fg=_colour(line))
+
+
+@command.command()
+@click.argument("version")
+@_common
+def uses(version: str, project: str | None, store_path: str | None, as_json: bool) -> None:
+    """Show which executions used VERSION, and when."""
+    found, used = _uses(version, project, store_path)
+    if as_json:
+        _print_json({"id": found.template_id.text, **_version_row(found), "uses": [_use_row(use) for use in used]})
+        return
+    for use in used:
+        last = instant_of_ms(use.last_ms)
+        click.echo(f"{use.run}  {use.status:9}  {use.prompts} prompts  {instant_of_ms(use.first_ms)} to {last}")
+    if not used:
+        click.echo("not used yet")
+
+
+@command.command()
+@click.argument("version")
+@_common
+def outcomes(version: str, project: str | None, store_path: str | None, as_json: bool) -> None:
+    """Show the outcome evidence of every execution that used VERSION."""
+    found, used = _uses(version, project, store_path)
+    if as_json:
+        _print_json(
+            {"id": found.template_id.text, **_version_row(found), "executions": [_use_row(use) for use in used]}
+        )
+        return
+    for use in used:
+        click.echo(f"{use.run}  {use.status}")
+        for evidence in use.outcomes:
+            click.echo(f"  {_passed(evidence.passed):8}  {visible(evidence.name)}")
+    if not used:
+        click.echo("not used yet")
+
+
+def _uses(version: str, project: str | None, store_path: str | None) -> tuple[TemplateVersion, list[Use]]:
+    from sapwood.templates.usage import References
+    from sapwood.templates.versions import find_named
+
+    with _opened(project, store_path) as opened:
+        found = find_named(opened.store, version, opened.registry.current)
+        with opened.store.read() as reader:
+            return found, References(reader).uses(found.key)
+
+
+def _family_rows(versions: Sequence[TemplateVersion], times: Any, loaded: Loaded) -> list[dict[str, Any]]:
+    """Return one row a family: its file, what that replaces, and its versions."""
+    files = {file.static.template_id.text: file for file in loaded.files}
+    replaced = {file.static.template_id.text: str(file.path) for file in loaded.replaced}
+    rows: dict[str, dict[str, Any]] = {}
+    for version in versions:
+        name = version.template_id.text
+        file = files.get(name)
+        row = rows.setdefault(name, {"id": name, "versions": []})
+        if file is not None:
+            row |= {"file": str(file.path), "origin": file.origin.value}
+        if name in replaced:
+            row["replaces"] = replaced[name]
+        first, last, executions = times.get(version.key, (None, None, 0))
+        row["versions"].append(
+            {
+                **_version_row(version),
+                "current": file is not None and file.static.content_hash == version.content_hash,
+                "first_use": None if first is None else instant_of_ms(first),
+                "last_use": None if last is None else instant_of_ms(last),
+                "executions": executions,
+            }
+        )
+    return list(rows.values())
+
+
+def _version_row(version: TemplateVersion) -> dict[str, Any]:
+    return {
+        "key": version.key.text,
+        "content_hash": version.content_hash,
+        "last_updated": instant_of_ms(version.last_updated_ms),
+        "variables": list(version.variables),
+    }
+
+
+def _use_row(use: Use) -> dict[str, Any]:
+    return {
+        "run": use.run.text,
+        "status": use.status,
+        "first_use": instant_of_ms(use.first_ms),
+        "last_use": instant_of_ms(use.last_ms),
+        "prompts": use.prompts,
+        "outcomes": [{"key": one.key.text, "name": one.name, "passed": one.passed} for one in use.outcomes],
+    }
+
+
+def _error_row(error: Any) -> dict[str, Any]:
+    return {
+        "key": error.key.text,
+        "where": error.where,
+        "code": error.code,
+        "message": error.message,
+        "seen": instant_of_ms(error.key.time_ms),
+    }
+
+
+def _print_errors(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        _print_json({"errors": rows})
+        return
+    for row in rows:
+        click.echo(visible(f"{row['where']}: {row['message']} ({row['code']}, {row['seen']})"))
+    if not rows:
+        click.echo("no template was refused")
+
+
+def _print_tree(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree
+
+    top = Tree(Text("tpl"), hide_root=not rows)
+    branches: dict[str, Tree] = {"tpl": top}
+    for row in rows:
+        branch = _branch(branches, row["id"])
+        note = f"{row['origin']}, replaces the packaged one" if "replaces" in row else row.get("origin", "")
+        if note:
+            branch.label = Text.assemble(row["id"].rpartition(".")[2], "  ", (note, "dim"))
+        for version in row["versions"]:
+            branch.add(Text(_version_line(version), style="bold" if version["current"] else ""))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = MAX_LINE_CHARS  # whoever reads a pipe wants whole lines
+    console.print(top if rows else Text("no templates"))
+
+
+def _branch(branches: dict[str, Tree], name: str) -> Tree:
+    from rich.text import Text
+
+    if name not in branches:
+        parent, _, last = name.rpartition(".")
+        branches[name] = _branch(branches, parent).add(Text(last))
+    return branches[name]
+
+
+def _version_line(version: dict[str, Any]) -> str:
+    used = (
+        f"used in {version['executions']} executions, {version['first_use']} to {version['last_use']}"
+        if version["executions"]
+        else "not used"
+    )
+    mark = "current, " if version["current"] else ""
+    return f"@{version['content_hash'][:12]}  {mark}updated {version['last_updated']}, {used}"
+
+
+def _colour(line: str) -> str | None:
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
+
+
+def _passed(passed: bool | None) -> str:
+    return "unknown" if passed is None else "passed" if passed else "failed"
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
