@@ -68,6 +68,11 @@ def assemble_prompt(output: str, contributions: Iterable[Contribution]) -> str:
     return "\n\n".join([output, *(part.text for part in parts)])
 
 
+def order_context(contributions: Iterable[Contribution]) -> tuple[str, ...]:
+    """Return the texts of the handoff entries among the contributions, by (order, name)."""
+    return tuple(part.text for part in sorted((part for part in contributions if part.slot == "context"), key=_place))
+
+
 def render_provider_text(prompt: str, context: Sequence[str]) -> str:
     """Return the text of the user part that every provider gets: the numbered entries, if any, then the prompt."""
     if not context:

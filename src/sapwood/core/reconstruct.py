@@ -1,0 +1,247 @@
+"""What happened in a run, from its tree alone: prompts, tool use, events, who did what, in which order.
+
+Every prompt is rebuilt from its template version, arguments and contributions, and compared byte for byte with what is
+stored. Whatever is broken comes back as a list of findings; nothing stops at the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Protocol, TypeVar
+
+from sapwood.core.artifacts import (
+    AgentRequest,
+    AgentResult,
+    EventArtifact,
+    OutcomeEvidence,
+    PromptArgs,
+    PromptContribution,
+    PromptTemplate,
+    RefArtifact,
+    RenderedPrompt,
+    ToolCallArtifact,
+    ToolInput,
+    ToolOutput,
+)
+from sapwood.core.codec import from_record
+from sapwood.core.findings import Finding
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact, UnknownArtifact
+from sapwood.core.prompt import Contribution, assemble_prompt, order_context, render_provider_text
+from sapwood.core.record import Record
+from sapwood.core.tree import ArtifactTree, check_orphans
+from sapwood.errors import InvalidArtifact, SapwoodError
+
+FindShared = Callable[[ArtifactKey], Record | None]
+SomeArtifact = TypeVar("SomeArtifact", bound=Artifact)
+
+
+class Render(Protocol):
+    """Renders a template text with arguments given as canonical JSON."""
+
+    def __call__(self, text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None, /) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One attempt of one node; `parent` is the agent that dispatched it."""
+
+    key: ArtifactKey
+    node: str
+    attempt: int
+    parent: ArtifactKey | None
+    status: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt as it is stored, and as its parts give it (None: they do not)."""
+
+    key: ArtifactKey
+    agent: ArtifactKey | None
+    text: str
+    rebuilt: str | None
+    template_id: str | None
+    template_key: ArtifactKey | None
+
+    @property
+    def is_rebuilt(self) -> bool:
+        return self.rebuilt == self.text
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    key: ArtifactKey
+    agent: ArtifactKey | None
+    tool: str
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstruction:
+    """What happened; `attribution` names the agent of every artifact that has one."""
+
+    agents: list[Agent] = field(default_factory=list)
+    prompts: list[Prompt] = field(default_factory=list)
+    tool_uses: list[ToolUse] = field(default_factory=list)
+    events: list[EventArtifact] = field(default_factory=list)
+    outcomes: list[OutcomeEvidence] = field(default_factory=list)
+    timeline: list[ArtifactKey] = field(default_factory=list)
+    attribution: dict[ArtifactKey, ArtifactKey] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def reconstruct(
+    tree: ArtifactTree, render: Render, renderer: tuple[str, str], find_shared: FindShared = lambda _: None
+) -> Reconstruction:
+    """Return what happened in `tree`.
+
+    `renderer` is the name and version of `render`; `find_shared` gives artifacts outside the tree, such as templates.
+    """
+    told = Reconstruction(timeline=[record.key for record in tree.timeline()])
+    told.findings.extend(check_hashes(tree.walk()))
+    told.findings.extend(check_orphans(tree))
+    typed = dict(_readable(tree, told.findings))
+    told.attribution.update(_attribution(tree))
+    story = _Story(tree, typed, told.attribution, render, renderer, find_shared, told.findings)
+    for key, artifact in typed.items():
+        if isinstance(artifact, AgentRequest):
+            told.agents.append(story.agent(artifact))
+        elif isinstance(artifact, RenderedPrompt):
+            told.prompts.append(story.prompt(artifact))
+        elif isinstance(artifact, ToolCallArtifact):
+            told.tool_uses.append(story.tool_use(artifact))
+        elif isinstance(artifact, OutcomeEvidence):
+            told.outcomes.append(artifact)
+        elif isinstance(artifact, RefArtifact) and story.find(artifact.target) is None:
+            told.findings.append(Finding("dangling_reference", key, f"{artifact.target} is not stored"))
+    events = (typed.get(key) for key in told.timeline)
+    told.events.extend(event for event in events if isinstance(event, EventArtifact))
+    return told
+
+
+def check_hashes(records: Iterable[Record]) -> Iterator[Finding]:
+    """Yield a finding for every record whose content does not have its hash."""
+    for record in records:
+        if sha256(record.content).hexdigest() != record.content_hash:
+            yield Finding("hash_mismatch", record.key, f"the content of this {record.kind} is not what was hashed")
+
+
+def _readable(tree: ArtifactTree, findings: list[Finding]) -> Iterator[tuple[ArtifactKey, Artifact | UnknownArtifact]]:
+    for record in tree.walk():
+        try:
+            yield record.key, from_record(record)
+        except InvalidArtifact as error:
+            findings.append(Finding("unreadable", record.key, str(error)))
+
+
+def _attribution(tree: ArtifactTree) -> Iterator[tuple[ArtifactKey, ArtifactKey]]:
+    """Yield each artifact with the innermost AgentRequest that it is or stands below."""
+    open_agents: list[ArtifactKey] = []
+    for record in tree.walk():
+        while open_agents and not open_agents[-1].is_ancestor_of(record.key):
+            open_agents.pop()
+        if record.kind == "AgentRequest":
+            open_agents.append(record.key)
+        if open_agents:
+            yield record.key, open_agents[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    """What the parts of a reconstruction are read from."""
+
+    tree: ArtifactTree
+    typed: dict[ArtifactKey, Artifact | UnknownArtifact]
+    attribution: dict[ArtifactKey, ArtifactKey]
+    render: Render
+    renderer: tuple[str, str]
+    find_shared: FindShared
+    findings: list[Finding]
+
+    def find(self, key: ArtifactKey) -> Record | None:
+        return self.tree.find(key) or self.find_shared(key)
+
+    def below(self, key: ArtifactKey, kind: type[SomeArtifact]) -> list[SomeArtifact]:
+        found = (self.typed.get(record.key) for record in self.tree.children(key))
+        return [artifact for artifact in found if isinstance(artifact, kind)]
+
+    def agent(self, request: AgentRequest) -> Agent:
+        results = (self.typed.get(record.key) for record in self.tree.walk(request.key) if record.kind == "AgentResult")
+        own = [
+            result.status
+            for result in results
+            if isinstance(result, AgentResult) and self.attribution[result.key] == request.key
+        ]
+        above = request.key.parent
+        parent = self.attribution.get(above) if above else None
+        return Agent(request.key, request.node, request.attempt, parent, own[-1] if own else None)
+
+    def tool_use(self, call: ToolCallArtifact) -> ToolUse:
+        inputs = tuple(part.value for part in self.below(call.key, ToolInput))
+        outputs = tuple(part.value for part in self.below(call.key, ToolOutput))
+        return ToolUse(call.key, self.attribution.get(call.key), call.tool, inputs, outputs)
+
+    def prompt(self, prompt: RenderedPrompt) -> Prompt:
+        template = self.template_of(prompt)
+        rebuilt = self.rebuild(prompt, template) if template else None
+        if rebuilt is not None and rebuilt != prompt.text:
+            self.report_difference(prompt, rebuilt)
+        return Prompt(
+            prompt.key,
+            self.attribution.get(prompt.key),
+            prompt.text,
+            rebuilt,
+            template.template_id if template else None,
+            template.key if template else None,
+        )
+
+    def template_of(self, prompt: RenderedPrompt) -> PromptTemplate | None:
+        for reference in self.below(prompt.key, RefArtifact):
+            record = self.find(reference.target)
+            if record is None or record.kind != "PromptTemplate":
+                continue
+            self.findings.extend(check_hashes([record]))
+            try:
+                template = from_record(record)
+            except InvalidArtifact as error:
+                self.findings.append(Finding("unreadable", record.key, str(error)))
+                continue
+            if isinstance(template, PromptTemplate):
+                return template
+        self.findings.append(Finding("missing_template", prompt.key, "its template version is not stored"))
+        return None
+
+    def rebuild(self, prompt: RenderedPrompt, template: PromptTemplate) -> str | None:
+        args = self.below(prompt.key, PromptArgs)
+        if len(args) != 1:
+            self.findings.append(Finding("missing_args", prompt.key, f"{len(args)} PromptArgs below it; expected one"))
+            return None
+        args_record = self.tree.find(args[0].key)
+        assert args_record is not None  # its typed view came from there
+        try:
+            output = self.render(template.text, args_record.content, template.variables, template.template_id)
+        except SapwoodError as error:
+            self.findings.append(Finding("render_failed", prompt.key, str(error)))
+            return None
+        parts = [
+            Contribution(part.contributor, part.text, part.order, part.slot)
+            for part in self.below(prompt.key, PromptContribution)
+        ]
+        return render_provider_text(assemble_prompt(output, parts), order_context(parts))
+
+    def report_difference(self, prompt: RenderedPrompt, rebuilt: str) -> None:
+        recorded = (prompt.renderer, prompt.renderer_version)
+        at = next((i for i, (a, b) in enumerate(zip(prompt.text, rebuilt, strict=False)) if a != b), -1)
+        place = f"character {at}" if at >= 0 else f"length ({len(prompt.text)} stored, {len(rebuilt)} rebuilt)"
+        if recorded != self.renderer:
+            was, now = " ".join(recorded), " ".join(self.renderer)
+            found = Finding(
+                "renderer_changed", prompt.key, f"rendered by {was}, rebuilt by {now}; differ at {place}", False
+            )
+        else:
+            found = Finding("prompt_mismatch", prompt.key, f"its parts give another text; they differ at {place}")
+        self.findings.append(found)

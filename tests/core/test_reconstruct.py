@@ -1,0 +1,153 @@
+"""A run told again from its tree alone, and every way in which the tree can be broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sapwood.core import reconstruct as module
+from sapwood.core.artifacts import Note, RenderedPrompt
+from sapwood.core.codec import from_record, to_record
+from sapwood.core.hashing import hash_bytes
+from sapwood.core.reconstruct import Reconstruction, reconstruct
+from sapwood.core.record import Record
+from sapwood.core.tree import ArtifactTree
+from sapwood.errors import UndefinedValue
+from tests.core.trees import RENDERER, SmallRun, plain_render
+
+RUN = SmallRun()
+
+
+def told(records: list[Record], renderer: tuple[str, str] = RENDERER) -> Reconstruction:
+    return reconstruct(ArtifactTree(records), plain_render, renderer, RUN.find_shared)
+
+
+@pytest.mark.artifacts_reconstruct
+def test_a_run_is_told_from_its_tree_alone() -> None:
+    story = told(RUN.records)
+    assert story.findings == []
+    assert [prompt.is_rebuilt for prompt in story.prompts] == [True, True]
+    assert [prompt.template_id for prompt in story.prompts] == ["tpl.agent.a"] * 2
+    assert story.prompts[0].text == 'Context:\n[1] entry one\n[2] entry two\n\nDo {"x":1}\n\nmap of lead'
+    assert [(use.tool, use.inputs, use.outputs) for use in story.tool_uses] == [
+        ("grep", ({"pattern": "lead"},), (["line"],)),
+        ("grep", ({"pattern": "helper"},), (["line"],)),
+    ]
+    assert [event.event_id for event in story.events] == ["lead-1", "lead-2", "helper-1", "helper-2"]
+    assert [(outcome.name, outcome.passed) for outcome in story.outcomes] == [("tests", True)]
+    assert story.timeline == [record.key for record in ArtifactTree(RUN.records).timeline()]
+
+
+@pytest.mark.artifacts_reconstruct
+def test_everything_an_agent_did_is_attributed_to_it_and_nothing_else_is() -> None:
+    story = told(RUN.records)
+    assert [(agent.node, agent.attempt, agent.parent, agent.status) for agent in story.agents] == [
+        ("lead", 1, None, "completed"),
+        ("helper", 1, RUN.lead, "completed"),
+    ]
+    for record in RUN.records:
+        expected = next((key for key in (RUN.helper, RUN.lead) if record.key.text.startswith(key.text)), None)
+        assert story.attribution.get(record.key) == expected
+    assert [prompt.agent for prompt in story.prompts] == [RUN.lead, RUN.helper]
+
+
+def change(kind: str, change_one: Callable[[Record], Record | None]) -> list[Record]:
+    """Return the records with the first one of a kind changed or left out, its hash made right again."""
+    changed: list[Record] = []
+    done = False
+    for record in RUN.records:
+        if record.kind == kind and not done:
+            done = True
+            other = change_one(record)
+            if other is not None:
+                changed.append(other._replace(content_hash=hash_bytes(other.content)))
+            continue
+        changed.append(record)
+    return changed
+
+
+def codes(records: list[Record]) -> list[str]:
+    return sorted(finding.code for finding in told(records).findings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change_one", "expected"),
+    [
+        ("RenderedPrompt", lambda record: record._replace(content=record.content + b"!"), ["prompt_mismatch"]),
+        ("PromptContribution", lambda record: record._replace(content=b"other"), ["prompt_mismatch"]),
+        ("PromptContribution", lambda record: None, ["prompt_mismatch"]),
+        ("PromptArgs", lambda record: record._replace(content=b'{"x":2}'), ["prompt_mismatch"]),
+        ("PromptArgs", lambda record: None, ["missing_args"]),
+        ("RefArtifact", lambda record: None, ["missing_template"]),
+        ("ToolInput", lambda record: record._replace(content=b"{"), ["unreadable"]),
+        ("AgentRequest", lambda record: record._replace(content=b"[]"), ["unreadable"]),
+        ("AgentRequests", lambda record: None, ["orphan"]),
+        ("ToolOutput", lambda record: record._replace(kind="ToolOutputV9"), []),
+    ],
+)
+def test_what_is_broken_is_a_finding(
+    kind: str, change_one: Callable[[Record], Record | None], expected: list[str]
+) -> None:
+    assert codes(change(kind, change_one)) == expected
+
+
+def test_changed_bytes_under_an_old_hash_are_found() -> None:
+    for index, record in enumerate(RUN.records):
+        other = record._replace(content=record.content + b" ")
+        found = told([*RUN.records[:index], other, *RUN.records[index + 1 :]]).findings
+        assert ("hash_mismatch", record.key) in {(finding.code, finding.key) for finding in found}
+
+
+def test_many_broken_things_are_all_told() -> None:
+    broken = [record for record in RUN.records if record.kind != "PromptArgs"]
+    assert codes(broken) == ["missing_args", "missing_args"]
+
+
+def test_a_mismatch_under_another_renderer_version_is_no_failure() -> None:
+    records = change("RenderedPrompt", lambda record: record._replace(content=b"rendered otherwise"))
+    (finding,) = told(records, ("plain", "2")).findings
+    assert (finding.code, finding.is_failure) == ("renderer_changed", False)
+    assert told(RUN.records, ("plain", "2")).findings == []
+
+
+def test_a_template_that_is_not_stored_or_was_changed_is_found() -> None:
+    tree = ArtifactTree(RUN.records)
+    story = reconstruct(tree, plain_render, RENDERER)
+    assert sorted({finding.code for finding in story.findings}) == ["dangling_reference", "missing_template"]
+    assert [prompt.rebuilt for prompt in story.prompts] == [None, None]
+    changed = RUN.template._replace(content=b"Do not {{ args }}")
+    story = reconstruct(tree, plain_render, RENDERER, lambda key: changed)
+    assert {finding.code for finding in story.findings} == {"hash_mismatch", "prompt_mismatch"}
+
+
+def test_a_renderer_that_fails_is_a_finding() -> None:
+    def fails(text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None) -> str:
+        raise UndefinedValue("x is undefined", template_id=template_id)
+
+    story = reconstruct(ArtifactTree(RUN.records), fails, RENDERER, RUN.find_shared)
+    assert [finding.code for finding in story.findings] == ["render_failed", "render_failed"]
+
+
+def test_an_orphan_is_told_and_is_no_failure() -> None:
+    late = to_record(Note(RUN.keys.child(RUN.keys.child(RUN.helper)), text="late", content_type="text"))
+    story = told(sorted([*RUN.records, late]))
+    assert [(finding.code, finding.is_failure) for finding in story.findings] == [("orphan", False)]
+    assert story.attribution[late.key] == RUN.helper
+
+
+@pytest.mark.mutant
+def test_a_comparison_that_always_agrees_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def agree(story: object, prompt: RenderedPrompt, template: object) -> str:
+        return prompt.text
+
+    monkeypatch.setattr(module._Story, "rebuild", agree)
+    with pytest.raises(AssertionError):
+        test_what_is_broken_is_a_finding(
+            "RenderedPrompt", lambda record: record._replace(content=b"x"), ["prompt_mismatch"]
+        )
+
+
+def test_the_small_run_reads_back() -> None:
+    for record in RUN.records:
+        assert to_record(from_record(record)) == record
