@@ -4,8 +4,10 @@ The names below are the public interface; everything else may change.
 """
 
 import logging as _logging
+import typing as _typing
 
 from sapwood.clock import KeyFactory
+from sapwood.core.artifact_event import ArtifactEvent
 from sapwood.core.canonical import canonical_json
 from sapwood.core.envelope import Envelope, parse_envelope
 from sapwood.core.extensions import Extension, ExtensionEnvelope, ExtensionPolicy, parse_extension
@@ -88,6 +90,7 @@ from sapwood.templates.template import Template
 from sapwood.version import __version__
 
 __all__ = [
+    "ArtifactEvent",
     "ArtifactKey",
     "ClockOutOfRange",
     "ContextBudgetResult",
@@ -176,6 +179,7 @@ __all__ = [
     "hash_json",
     "hash_text",
     "ingest_document",
+    "open",
     "parse_envelope",
     "parse_extension",
     "parse_fences",
@@ -186,3 +190,20 @@ __all__ = [
 ]
 
 _logging.getLogger("sapwood").addHandler(_logging.NullHandler())
+
+if _typing.TYPE_CHECKING:
+    import os as _os
+
+    from sapwood.ports import Clock as _Clock
+    from sapwood.ports import Entropy as _Entropy
+    from sapwood.runtime.session import Store as _Store
+
+
+def open(  # noqa: A001  # the public name
+    url: "str | _os.PathLike[str]", *, clock: "_Clock | None" = None, entropy: "_Entropy | None" = None
+) -> "_Store":
+    """Open the store at `url`, a file or `memory:`; a file that is not there is made."""
+    from sapwood.app import open_store as _open_store
+
+    given = {"clock": clock, "entropy": entropy}
+    return _open_store(url, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

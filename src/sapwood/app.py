@@ -1,0 +1,62 @@
+"""The one place that wires things together."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sapwood.clock import KeyFactory, now_ms
+from sapwood.errors import WrongStore
+from sapwood.ports import ArtifactStore, Clock, Entropy
+from sapwood.runtime.recorder import Recorder
+from sapwood.runtime.recovery import recover
+from sapwood.runtime.session import Store
+from sapwood.runtime.spool import is_owner_alive
+from sapwood.templates.registry import TemplateRegistry
+
+if TYPE_CHECKING:
+    from sapwood.storage.sqlite import SqliteStore
+
+MEMORY = "memory:"
+
+
+def open_store(
+    url: str | os.PathLike[str], *, clock: Clock = now_ms, entropy: Entropy = os.urandom, create: bool = True
+) -> Store:
+    """Open the store at `url`: a file, or `memory:`. What killed processes left in their spools is stored first."""
+    keys = KeyFactory(clock, entropy)
+    name = os.fspath(url)
+    if name == MEMORY:
+        from sapwood.storage.memory import MemoryStore
+
+        return _store(MemoryStore(), None, keys, clock)
+    if "://" in name:
+        raise WrongStore(name, "this version knows files and memory:")
+    sqlite = _open_sqlite(name, create)
+    folder = spool_folder(sqlite.location)
+    try:
+        recover(sqlite, folder)
+        return _store(sqlite, folder, keys, clock)
+    except BaseException:
+        sqlite.close()
+        raise
+
+
+def spool_folder(location: str) -> Path:
+    """Return where the processes that record into this store have their spools."""
+    return Path(f"{location}-spool")
+
+
+def _open_sqlite(name: str, create: bool) -> SqliteStore:
+    from sapwood.storage.sqlite import SqliteStore
+
+    return SqliteStore(name, create=create)
+
+
+def _store(artifacts: ArtifactStore, folder: Path | None, keys: KeyFactory, clock: Clock) -> Store:
+    recorder = Recorder(artifacts, folder, keys.segment())
+    templates = TemplateRegistry(artifacts, keys=keys, clock=clock)
+    is_alive = (lambda _owner: True) if folder is None else partial(is_owner_alive, folder)
+    return Store(artifacts, recorder, templates, keys, clock, is_alive)

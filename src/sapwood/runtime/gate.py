@@ -1,0 +1,64 @@
+"""The completion gate: judges what is persisted, not what a session believes, and counts it for the Seal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import msgspec
+
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.seal import MerkleHead, hash_leaf, is_seal
+from sapwood.core.tree import REQUIRED_GROUPS
+from sapwood.ports import Reader
+
+
+class Judgement(NamedTuple):
+    """What the tree holds, its head, and why it is not complete: nothing, when it is."""
+
+    problems: tuple[str, ...]
+    kinds: dict[str, int]
+    head: str
+
+    @property
+    def artifacts(self) -> int:
+        return sum(self.kinds.values())
+
+
+def judge(reader: Reader, run: ArtifactKey) -> Judgement:
+    """Read the run once, in key order, and say whether it may complete."""
+    merkle, kinds, groups, problems = MerkleHead(), Counter[str](), Counter[str](), []
+    has_root = False
+    for artifact in reader.outline(run):
+        key, kind = artifact.key, artifact.kind
+        if is_seal(artifact):
+            problems.append(f"it already has a Seal: {key}")
+            continue
+        merkle.add(hash_leaf(artifact))
+        kinds[kind] += 1
+        if key == run:
+            has_root = kind == "Execution"
+        elif kind == "Execution":
+            problems.append(f"a second root: Execution {key}")
+        elif kind in REQUIRED_GROUPS and key.depth == 2:
+            groups[kind] += 1
+    if not has_root:
+        problems.append("no Execution at its root")
+    problems += [
+        f"required group {group}: {groups[group]} directly below the root, expected one"
+        for group in REQUIRED_GROUPS
+        if groups[group] != 1
+    ]
+    problems += _dangling(reader, run) if kinds["RefArtifact"] else []
+    return Judgement(tuple(problems), dict(sorted(kinds.items())), merkle.head().hex())
+
+
+def _dangling(reader: Reader, run: ArtifactKey) -> list[str]:
+    targets: dict[str, ArtifactKey] = {}
+    for record in reader.load_kinds(run, ["RefArtifact"]):
+        targets.setdefault(msgspec.json.decode(record.content)["target"], record.key)
+    return [
+        f"RefArtifact {source} refers to {target}, which is not stored"
+        for target, source in targets.items()
+        if reader.find(ArtifactKey(target)) is None
+    ]

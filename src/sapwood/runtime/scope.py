@@ -1,0 +1,236 @@
+"""Scopes of a run: what an agent, and the agents below it, record. Every key derives from the scope's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from msgspec import UNSET
+
+from sapwood.core.artifacts import AgentRequest, AgentResult, ValidationError
+from sapwood.core.codec import to_record
+from sapwood.core.event_artifacts import EVENT_ARTIFACTS, event_from_dict, event_to_dict
+from sapwood.core.events import GraphEvent
+from sapwood.core.instants import instant_of_ms
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact
+from sapwood.core.prompt import Contribution, assemble_prompt, render_provider_text
+from sapwood.core.record import Record
+from sapwood.errors import InvalidArtifact, SapwoodError, ScopeEnded
+from sapwood.runtime.records import checked_text, json_record, prompt_records, text_record
+from sapwood.runtime.shielded import shielded
+
+if TYPE_CHECKING:
+    from sapwood.runtime.session import Run
+
+CONTENT_TYPES: Final = ("text", "markdown", "json", "diff")
+
+
+class Prompt(str):
+    """The exact text that was recorded for a provider; `key` is its artifact."""
+
+    __slots__ = ("key",)
+    key: ArtifactKey
+
+    @property
+    def text(self) -> str:
+        return str(self)
+
+
+class Scope:
+    """Something that records below its own key until it ends. Usable with `with` and with `async with`."""
+
+    def __init__(self, run: Run, key: ArtifactKey) -> None:
+        self.key = key
+        self._run = run
+        self._ended = False
+
+    def add(self, artifact: Artifact) -> None:
+        """Record an artifact of any kind whose key was made by `child_key`."""
+        self._record([to_record(artifact)])
+
+    def child_key(self) -> ArtifactKey:
+        """Return a new key directly below this scope."""
+        return self._run.keys.child(self.key)
+
+    def flush(self) -> None:
+        """Return when everything recorded so far is committed and synced."""
+        self._run.recorder.flush()
+
+    def _record(self, records: Sequence[Record]) -> None:
+        if self._ended:
+            raise ScopeEnded(self.key.text)
+        self._run.recorder.record(records)
+
+    def _end(self, error: BaseException | None) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(error)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await shielded(self._end, error)
+
+
+class Agent(Scope):
+    """One attempt of one node, and all that it did."""
+
+    def __init__(self, run: Run, key: ArtifactKey, name: str, attempt: int, run_node_id: int) -> None:
+        super().__init__(run, key)
+        self.name = name
+        self.attempt = attempt
+        self.run_node_id = run_node_id
+        self._result_key: ArtifactKey | None = None
+        self._result: dict[str, Any] = {}
+
+    def agent(self, name: str, request: Any = UNSET, **fields: Any) -> Agent:
+        """Start a sub-agent: a scope of its own below this one."""
+        if self._ended:
+            raise ScopeEnded(self.key.text)
+        return self._run.start_agent(self.child_key(), name, request, fields)
+
+    def prompt(
+        self,
+        template: Any,
+        args: Mapping[str, Any] | None = None,
+        contributions: Sequence[Contribution] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Prompt:
+        """Render a template, add the contributions, and record the text with all that it is made of."""
+        try:
+            rendered = self._run.templates.render(template, args or {})
+        except SapwoodError as error:
+            self._refuse(error, str(template))
+            raise
+        parts = sorted(contributions, key=lambda part: (part.order, part.name))
+        context = [part.text for part in parts if part.slot == "context"]
+        text = Prompt(render_provider_text(assemble_prompt(rendered.text, parts), context))
+        child = self._run.keys.child
+        text.key = child(self.key)
+        children = [child(text.key) for _ in range(len(parts) + 2)]
+        self._run.recorder.know(rendered.version.key)
+        self._record(prompt_records(text.key, children, rendered, str(text), parts))
+        return text
+
+    def tool_call(
+        self,
+        tool: str,
+        input: Any = UNSET,  # noqa: A002  # the public name
+        output: Any = UNSET,
+        *,
+        call_id: str | None = None,
+        status: str | None = None,
+        error: str | None = None,
+    ) -> ArtifactKey:
+        """Record one use of a tool with what went in and what came out; return its key."""
+        child = self._run.keys.child
+        key = child(self.key)
+        about: dict[str, Any] = {"tool": checked_text("ToolCallArtifact.tool", tool)}
+        for name, value in (("call_id", call_id), ("status", status), ("error", error)):
+            if value is not None:
+                about[name] = checked_text(f"ToolCallArtifact.{name}", value)
+        records = [json_record(key, "ToolCallArtifact", about)]
+        if input is not UNSET:
+            records.append(json_record(child(key), "ToolInput", input))
+        if output is not UNSET:
+            records.append(json_record(child(key), "ToolOutput", output))
+        self._record(records)
+        return key
+
+    def emit(self, event: GraphEvent | Mapping[str, Any]) -> ArtifactKey:
+        """Record a graph event, of any of the 37 types, below this agent; return its key."""
+        key = self.child_key()
+        self._record([event_record(key, event)])
+        return key
+
+    def report(self, text: str, content_type: str = "markdown", **metadata: Any) -> ArtifactKey:
+        """Record what this node hands on; return its key."""
+        return self._say("Report", text, content_type, metadata)
+
+    def note(self, text: str, content_type: str = "text", **metadata: Any) -> ArtifactKey:
+        """Record what this node noted on the side; return its key."""
+        return self._say("Note", text, content_type, metadata)
+
+    def log(self, text: str, content_type: str = "text", **metadata: Any) -> ArtifactKey:
+        """Record what a failed node left; return its key."""
+        return self._say("Log", text, content_type, metadata)
+
+    def result(self, result: Any = UNSET, **fields: Any) -> None:
+        """Say what this agent gives; recorded with its status when its scope ends."""
+        self._result |= fields if result is UNSET else {"result": result, **fields}
+
+    def flush(self) -> None:
+        """Return when everything recorded so far is committed and synced."""
+        if self._ended:
+            raise ScopeEnded(self.key.text)
+        super().flush()
+
+    def _say(self, kind: str, text: str, content_type: str, metadata: dict[str, Any]) -> ArtifactKey:
+        if content_type not in CONTENT_TYPES:
+            raise InvalidArtifact(
+                f"{kind}.content_type", f"{content_type!r}; expected one of {', '.join(CONTENT_TYPES)}"
+            )
+        child = self._run.keys.child
+        if self._result_key is None:
+            self._result_key = child(self.key)
+        key = child(self._result_key)
+        about = {
+            **metadata,
+            "artifact_id": self._run.ids.next_artifact_id(),
+            "attempt": self.attempt,
+            "content_type": content_type,
+            "created_at": instant_of_ms(key.time_ms),
+            "node_key": self.name,
+            "run_node_id": self.run_node_id,
+        }
+        self._record([text_record(key, kind, text, about)])
+        return key
+
+    def _refuse(self, error: SapwoodError, where: str) -> None:
+        refusal = ValidationError(self.child_key(), code=type(error).__name__, message=str(error), where=where)
+        self._record([to_record(refusal)])
+
+    def _end(self, error: BaseException | None) -> None:
+        """Write the result and sync; what interrupts (no `Exception`) leaves the scope without a result."""
+        if self._ended:
+            return
+        if error is None or isinstance(error, Exception):
+            fields = dict(self._result)
+            if error is not None:
+                fields["error"] = f"{type(error).__name__}: {error}"
+            key = self._result_key or self.child_key()
+            self._record([to_record(AgentResult(key, status="failed" if error else "completed", **fields))])
+        self._run.recorder.flush()
+        self._ended = True
+
+
+def event_record(key: ArtifactKey, event: GraphEvent | Mapping[str, Any]) -> Record:
+    """Return the artifact of a graph event, given as itself or in its wire form."""
+    typed = event if isinstance(event, GraphEvent) else event_from_dict(event)
+    payload = event_to_dict(typed)
+    kind = EVENT_ARTIFACTS[payload["type"]].__name__
+    head = {name: payload.pop(name) for name in ("event_id", "node_id", "timestamp", "type")}
+    return json_record(key, kind, {**head, "payload": payload})
+
+
+def request_record(
+    key: ArtifactKey, name: str, attempt: int, run_node_id: int, request: Any, fields: Mapping[str, Any]
+) -> Record:
+    return to_record(AgentRequest(key, node=name, attempt=attempt, request=request, run_node_id=run_node_id, **fields))
+
+
+def is_interruption(error: BaseException | None) -> bool:
+    """Tell whether a run that is left this way stays open: Ctrl-C, exit, cancellation."""
+    return error is not None and (not isinstance(error, Exception) or isinstance(error, asyncio.CancelledError))

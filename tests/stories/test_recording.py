@@ -1,0 +1,281 @@
+"""User story 1 as far as recording goes, and TREE's edge cases: record, store, read back, compare."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_origin
+
+import msgspec
+import pytest
+
+import sapwood
+from sapwood.core.artifacts import (
+    AgentExecutionArtifacts,
+    Execution,
+    InputArtifacts,
+    Note,
+    OutcomeEvidenceArtifacts,
+    RefArtifact,
+)
+from sapwood.core.codec import from_record, to_record
+from sapwood.core.config import execution_config
+from sapwood.core.event_artifacts import EVENT_TYPES
+from sapwood.core.record import Record
+from sapwood.core.tree import REQUIRED_GROUPS as GROUPS
+from sapwood.runtime.session import Run, Store
+
+pytestmark = pytest.mark.artifacts_reconstruct
+
+TEMPLATE = "tpl.agent.discovery.prompt"
+
+
+@pytest.fixture(params=["file", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    with sapwood.open(tmp_path / "s.db" if request.param == "file" else "memory:") as store:
+        yield store
+
+
+EMPTY: dict[Any, Any] = {str: "x", int: 1, bool: True, dict: {}, tuple: []}
+
+
+@pytest.fixture
+def event_samples() -> list[dict[str, Any]]:
+    """One event of each type, in its wire form, with the fields it cannot do without."""
+    samples = []
+    for name, cls in EVENT_TYPES.items():
+        required = [field for field in msgspec.structs.fields(cls) if field.required]
+        values = {field.encode_name: EMPTY.get(get_origin(field.type) or field.type, "x") for field in required}
+        samples.append({**values, "type": name, "timestamp": "2026-01-01T00:00:00.000Z"})
+    return samples
+
+
+def records(store: Store, key: sapwood.ArtifactKey) -> list[Record]:
+    with store.artifacts.read() as reader:
+        return list(reader.load(key))
+
+
+def status(store: Store, run: Run) -> str:
+    return next(row.status for row in store.runs() if row.key == run.key)
+
+
+def record_a_run(store: Store) -> Run:
+    store.templates.register(TEMPLATE, "Find {{ what }}.", variables=["what"])
+    with store.record(config={"models": ["m"]}, inputs={"topic": "trees"}) as run:
+        with run.agent("discovery", request={"depth": 2}) as agent:
+            parts = [sapwood.Contribution(name="repo_map", text="src/", order=10)]
+            agent.prompt(TEMPLATE, args={"what": "bugs"}, contributions=parts)
+            agent.tool_call("grep", input={"pattern": "x"}, output={"lines": [1, 2]})
+            with agent.agent("reader", request={"file": "a"}) as reader:
+                reader.tool_call("read", input={"path": "a"}, output="text")
+            agent.report("# Findings\n", content_type="markdown")
+        run.outcome("tests", passed=True, evidence={"count": 3})
+    return run
+
+
+def test_sc001_every_execution_has_exactly_one_root_and_all_groups(store: Store) -> None:
+    for _ in range(3):
+        kinds = [record.kind for record in records(store, record_a_run(store).key)]
+        assert kinds.count("Execution") == 1
+        assert all(kinds.count(group) == 1 for group in GROUPS)
+        assert kinds[-1] == "Seal"
+
+
+def test_sc002_prompts_and_tool_io_come_back_from_the_tree_alone(store: Store) -> None:
+    found = records(store, record_a_run(store).key)
+    assert [record.content for record in found if record.kind == "RenderedPrompt"] == [b"Find bugs.\n\nsrc/"]
+    assert [msgspec.json.decode(record.content) for record in found if record.kind == "ToolInput"] == [
+        {"pattern": "x"},
+        {"path": "a"},
+    ]
+    assert [msgspec.json.decode(record.content) for record in found if record.kind == "ToolOutput"] == [
+        {"lines": [1, 2]},
+        "text",
+    ]
+
+
+def test_us1_2_a_prompt_has_its_template_and_arguments_as_children(store: Store) -> None:
+    found = records(store, record_a_run(store).key)
+    prompt = next(record for record in found if record.kind == "RenderedPrompt")
+    children = [record for record in found if record.key.parent == prompt.key]
+    assert [record.kind for record in children] == ["RefArtifact", "PromptArgs", "PromptContribution"]
+    reference = from_record(children[0])
+    assert isinstance(reference, RefArtifact)
+    assert [record.content for record in records(store, reference.target)] == [b"Find {{ what }}."]
+
+
+def test_us1_3_a_child_key_starts_with_its_parents_and_sorts_after_it(store: Store) -> None:
+    found = records(store, record_a_run(store).key)
+    keys = {record.key for record in found}
+    for record in found[1:]:
+        assert record.key.parent in keys
+        assert record.key.parent < record.key
+
+
+def test_us1_4_the_configuration_says_of_every_field_what_it_is_or_why_it_is_absent(store: Store) -> None:
+    config = msgspec.json.decode(
+        next(record.content for record in records(store, record_a_run(store).key) if record.kind == "ExecutionConfig")
+    )
+    assert config["models"] == [{"name": "m"}]
+    assert config["routing"] is None
+    assert config["why_absent"]["routing"] == "not given"
+
+
+def test_us1_7_all_37_events_are_captured_below_their_node(store: Store, event_samples: list[dict[str, Any]]) -> None:
+    with store.record() as run:
+        with run.agent("discovery") as agent:
+            for sample in event_samples:
+                agent.emit(sample)
+            below = run.emit({**event_samples[0], "node_id": "discovery"})
+        beside = run.emit({**event_samples[0], "node_id": None})
+    found = [record for record in records(store, run.key) if record.kind in ("EventArtifact", "MessageStreamArtifact")]
+    assert {msgspec.json.decode(record.content)["type"] for record in found} == set(EVENT_TYPES)
+    assert below.parent == agent.key
+    assert beside.parent == run.groups["AgentExecutionArtifacts"]
+
+
+def test_us1_8_a_sub_agent_has_its_own_nested_subtree(store: Store) -> None:
+    run = record_a_run(store)
+    requests = [from_record(record) for record in records(store, run.key) if record.kind == "AgentRequest"]
+    assert [request.node for request in requests] == ["discovery", "reader"]  # type: ignore[union-attr]
+    assert requests[0].key.is_ancestor_of(requests[1].key)
+
+
+def test_what_recording_writes_is_what_the_codec_writes(store: Store) -> None:
+    for record in records(store, record_a_run(store).key):
+        assert to_record(from_record(record)) == record
+
+
+GROUP_ARTIFACTS: dict[str, Callable[[sapwood.ArtifactKey], Any]] = {
+    "ExecutionConfig": lambda key: execution_config(key, {}),
+    "InputArtifacts": InputArtifacts,
+    "AgentExecutionArtifacts": AgentExecutionArtifacts,
+    "OutcomeEvidenceArtifacts": OutcomeEvidenceArtifacts,
+}
+
+
+@pytest.mark.parametrize("missing", GROUPS)
+def test_edge_an_execution_without_a_required_group_is_not_completed(store: Store, missing: str) -> None:
+    root = store.keys.root()
+    store.publish(sapwood.ArtifactEvent(Execution(root)))
+    for name, make in GROUP_ARTIFACTS.items():
+        if name != missing:
+            store.publish(sapwood.ArtifactEvent(make(store.keys.child(root))))
+    run = store.attach(root)
+    with pytest.raises(sapwood.IncompleteRun, match=missing):
+        run.complete()
+    errors = [record.content.decode() for record in records(store, root) if record.kind == "ValidationError"]
+    assert len(errors) == 1
+    assert missing in errors[0]
+    assert status(store, run) == "running"
+    store.publish(sapwood.ArtifactEvent(GROUP_ARTIFACTS[missing](store.keys.child(root))))
+    run.complete()
+    assert status(store, run) == "completed"
+
+
+def test_edge_two_artifacts_with_identical_keys_the_first_is_preserved(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with store.record() as run, run.agent("a") as agent:
+        key = agent.child_key()
+        store.publish(sapwood.ArtifactEvent(Note(key, text="first", content_type="text")))
+        with pytest.raises(sapwood.DuplicateKey), caplog.at_level(logging.ERROR):
+            store.publish(sapwood.ArtifactEvent(Note(key, text="second", content_type="text")))
+    assert [record.content for record in records(store, key)] == [b"first"]
+    assert key.text in caplog.text
+
+
+def test_edge_a_template_with_an_unresolved_placeholder_leaves_a_validation_error(store: Store) -> None:
+    with pytest.raises(sapwood.UndeclaredVariable):
+        store.templates.register(TEMPLATE, "Find {{ what }}.")
+    with store.record() as run, run.agent("a") as agent, pytest.raises(sapwood.SapwoodError):
+        agent.prompt("tpl.not.there")
+    error = next(record for record in records(store, run.key) if record.kind == "ValidationError")
+    assert error.key.parent == agent.key
+
+
+def test_edge_a_key_out_of_order_is_accepted_with_a_warning(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    with store.record() as run, run.agent("a") as agent:
+        old = agent.key.child(sapwood.KeyFactory(clock=lambda: 1).segment())
+        with caplog.at_level(logging.WARNING):
+            store.publish(sapwood.ArtifactEvent(Note(old, text="late", content_type="text")))
+    assert "older than its parent" in caplog.text
+    assert status(store, run) == "completed"
+
+
+def test_edge_a_reference_to_a_missing_template_is_refused(store: Store) -> None:
+    with store.record() as run, run.agent("a") as agent:
+        key = agent.child_key()
+        with pytest.raises(sapwood.DanglingReference):
+            store.publish(sapwood.ArtifactEvent(RefArtifact(key, target=store.keys.root(), role="template")))
+    assert records(store, key) == []
+
+
+def test_edge_a_reference_inside_the_run_must_resolve_before_the_run_completes(store: Store) -> None:
+    with pytest.raises(sapwood.IncompleteRun, match="RefArtifact"), store.record() as run, run.agent("a") as agent:
+        agent.add(RefArtifact(agent.child_key(), target=agent.child_key(), role="input"))
+    assert status(store, run) == "failed"
+
+
+def test_after_the_seal_nothing_is_accepted(store: Store) -> None:
+    run = record_a_run(store)
+    with pytest.raises(sapwood.RunSealed):
+        store.publish(sapwood.ArtifactEvent(Note(store.keys.child(run.key), text="x", content_type="text")))
+    with pytest.raises(sapwood.ScopeEnded):
+        run.outcome("late", passed=True)
+    with pytest.raises(sapwood.RunSealed):
+        store.attach(run.key)
+    late = store.evidence(run.key, "merge", passed=True, evidence={"commit": "abc"})
+    reference = next(record for record in records(store, late) if record.kind == "RefArtifact")
+    assert run.key.text in reference.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("x"), "failed"),
+        (KeyboardInterrupt(), "running"),
+        (SystemExit(), "running"),
+        (asyncio.CancelledError(), "running"),
+    ],
+)
+def test_only_an_exception_that_leaves_the_run_seals_it(store: Store, error: BaseException, expected: str) -> None:
+    with pytest.raises(type(error)), store.record() as run, run.agent("a") as agent:  # noqa: PT012
+        agent.note("before")
+        raise error
+    assert status(store, run) == expected
+    kinds = [record.kind for record in records(store, run.key)]
+    assert ("AgentResult" in kinds) is (expected == "failed")
+    assert "Note" in kinds
+
+
+def test_a_run_and_an_agent_can_be_continued_by_another_opening(tmp_path: Path) -> None:
+    with sapwood.open(tmp_path / "s.db") as first, pytest.raises(KeyboardInterrupt), first.record() as run:  # noqa: PT012
+        agent = run.agent("a")
+        agent.note("one")
+        raise KeyboardInterrupt
+    with sapwood.open(tmp_path / "s.db") as second:
+        assert status(second, run) == "interrupted"
+        continued = second.attach(run.key)
+        with continued.attach(agent.key) as again:
+            again.note("two")
+        with continued.agent("a") as retry:
+            assert retry.attempt == 2
+            assert retry.run_node_id == agent.run_node_id
+        continued.complete()
+        notes = [record for record in records(second, run.key) if record.kind == "Note"]
+        assert [note.content for note in notes] == [b"one", b"two"]
+        assert len({msgspec.json.decode(note.metadata)["artifact_id"] for note in notes}) == 2
+
+
+def test_async_code_ends_its_scopes_with_async_with(tmp_path: Path) -> None:
+    async def work() -> sapwood.ArtifactKey:
+        async with sapwood.open(tmp_path / "s.db") as store, store.record() as run, run.agent("a") as agent:
+            agent.report("done")
+        return run.key
+
+    key = asyncio.run(work())
+    with sapwood.open(tmp_path / "s.db") as store:
+        assert [row.status for row in store.runs() if row.key == key] == ["completed"]
