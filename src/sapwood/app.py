@@ -14,6 +14,7 @@ from sapwood.runtime.recorder import Recorder
 from sapwood.runtime.recovery import recover
 from sapwood.runtime.session import Store
 from sapwood.runtime.spool import is_owner_alive
+from sapwood.storage.templates import to_version
 from sapwood.templates.registry import TemplateRegistry
 
 if TYPE_CHECKING:
@@ -59,4 +60,4 @@ def _store(artifacts: ArtifactStore, folder: Path | None, keys: KeyFactory, cloc
     recorder = Recorder(artifacts, folder, keys.segment())
     templates = TemplateRegistry(artifacts, keys=keys, clock=clock)
     is_alive = (lambda _owner: True) if folder is None else partial(is_owner_alive, folder)
-    return Store(artifacts, recorder, templates, keys, clock, is_alive)
+    return Store(artifacts, recorder, templates, keys, clock, is_alive, to_version)

@@ -279,3 +279,29 @@ def test_async_code_ends_its_scopes_with_async_with(tmp_path: Path) -> None:
     key = asyncio.run(work())
     with sapwood.open(tmp_path / "s.db") as store:
         assert [row.status for row in store.runs() if row.key == key] == ["completed"]
+
+
+def test_a_recorded_run_verifies_and_its_head_can_be_kept_elsewhere(store: Store) -> None:
+    run = record_a_run(store)
+    verification = store.verify(run.key)
+    assert verification.findings == ()
+    assert verification.head == store.runs()[0].head
+    assert store.verify(run.key, head=verification.head).is_ok
+    assert [finding.code for finding in store.verify(run.key, head="00" * 32).findings] == ["head_differs"]
+    assert store.load(run.key).root.kind == "Execution"
+
+
+def test_verify_finds_an_artifact_that_was_added_under_a_sealed_run_behind_its_back(tmp_path: Path) -> None:
+    with sapwood.open(tmp_path / "s.db") as store:
+        run = record_a_run(store)
+        child = store.keys.child(run.key)
+        writer: Any = store.artifacts
+        columns = [
+            row[1] for row in writer._writer.execute("pragma table_info(artifact)") if row[1] not in ("id", "key")
+        ]
+        names = ", ".join(columns)
+        writer._writer.execute(
+            f"insert into artifact (key, {names}) select ?, {names} from artifact where kind = 'Input'", (child.pack(),)
+        )
+        codes = {finding.code for finding in store.verify(run.key).findings}
+    assert "head_mismatch" in codes

@@ -35,6 +35,7 @@ from sapwood.runtime.gate import judge
 from sapwood.runtime.recorder import Listener, Recorder
 from sapwood.runtime.scope import Agent, Scope, event_record, is_interruption, request_record
 from sapwood.runtime.shielded import shielded
+from sapwood.runtime.verify import Progress, Verification, Verifier, Versions
 
 FIRST_IDS: Final = 64
 MOST_IDS: Final = 4096
@@ -221,6 +222,7 @@ class Store:
         keys: KeyFactory,
         clock: Clock,
         is_alive: Callable[[str], bool],
+        to_version: Versions,
     ) -> None:
         self.artifacts = artifacts
         self.recorder = recorder
@@ -228,6 +230,7 @@ class Store:
         self.keys = keys
         self._clock = clock
         self._is_alive = is_alive
+        self._to_version = to_version
 
     def record(
         self, config: Mapping[str, Any] | None = None, inputs: Mapping[str, Any] | None = None, *, workflow: Any = UNSET
@@ -291,6 +294,17 @@ class Store:
         if not len(tree):
             raise NotFound(f"artifact {wanted}", "sapwood runs lists the runs")
         return tree
+
+    def verify(
+        self, key: ArtifactKey | str, *, head: str | None = None, progress: Progress = lambda _count: None
+    ) -> Verification:
+        """Recompute everything about a run, or a part of one; `head` is one that was kept somewhere else."""
+        wanted = key if isinstance(key, ArtifactKey) else ArtifactKey(key)
+        with self.artifacts.read() as reader:
+            verification = Verifier(reader, self.templates, self._to_version, progress).verify(wanted, head)
+        if not verification.artifacts and not verification.findings:
+            raise NotFound(f"artifact {wanted}", "sapwood runs lists the runs")
+        return verification
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with the records of each recording call; returns the way out."""

@@ -1,0 +1,144 @@
+"""Verify: reads a run in key order, with constant memory, and says everything that is not as it was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import NamedTuple
+
+from sapwood.core.artifacts import PromptArgs, PromptContribution, RefArtifact, RenderedPrompt, Seal
+from sapwood.core.codec import from_record, to_record
+from sapwood.core.findings import Finding
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact, UnknownArtifact
+from sapwood.core.prompt import Contribution, assemble_prompt, render_provider_text
+from sapwood.core.record import Record
+from sapwood.core.seal import check_seal, is_seal, summarise
+from sapwood.core.template import TemplateVersion
+from sapwood.errors import SapwoodError
+from sapwood.ports import Reader, Templates
+from sapwood.runtime.gate import judge
+
+
+class Verification(NamedTuple):
+    """What was read and what was found; `head` is worth writing down somewhere else."""
+
+    key: ArtifactKey
+    artifacts: int
+    head: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        return not any(finding.is_failure for finding in self.findings)
+
+
+Versions = Callable[[Record], TemplateVersion]
+Progress = Callable[[int], None]
+
+
+class Verifier:
+    """Goes through the records of one run, or of a part of it."""
+
+    def __init__(self, reader: Reader, templates: Templates, to_version: Versions, progress: Progress) -> None:
+        self._reader = reader
+        self._templates = templates
+        self._to_version = to_version
+        self._progress = progress
+        self._findings: list[Finding] = []
+        self._path: list[ArtifactKey] = []  # the stored ancestors of the record at hand
+        self._prompt: RenderedPrompt | None = None
+        self._parts: list[Artifact] = []
+
+    def verify(self, key: ArtifactKey, head: str | None = None) -> Verification:
+        count, seal = 0, None
+        try:
+            for record in self._reader.load(key):
+                count += 1
+                self._progress(count)
+                artifact = self._look_at(record, key)
+                if is_seal(record) and isinstance(artifact, Seal) and seal is None:
+                    seal = artifact
+            self._check_prompt()
+        except SapwoodError as error:
+            self._found("unreadable", key, f"reading stopped after {count} artifacts: {error}")
+        summary_head = self._check_run(key, seal) if key.depth == 1 else ""
+        if head is not None and head.lower() != summary_head:
+            self._found("head_differs", key, f"the artifacts give {summary_head}, the head kept elsewhere is {head}")
+        return Verification(key, count, summary_head, tuple(self._findings))
+
+    def _look_at(self, record: Record, start: ArtifactKey) -> Artifact | UnknownArtifact | None:
+        key = record.key
+        if sha256(record.content).hexdigest() != record.content_hash:
+            self._found("hash_mismatch", key, f"the content of this {record.kind} is not what was hashed")
+        while self._path and not self._path[-1].is_ancestor_of(key):
+            self._path.pop()
+        if key.depth > 1 and key != start and (not self._path or self._path[-1] != key.parent):
+            self._found("orphan", key, "its parent is not stored", is_failure=False)
+        self._path.append(key)
+        try:
+            artifact = from_record(record)
+        except SapwoodError as error:
+            self._found("unreadable", key, str(error))
+            return None
+        if self._prompt is not None and not self._prompt.key.is_ancestor_of(key):
+            self._check_prompt()
+        if isinstance(artifact, RenderedPrompt):
+            self._prompt, self._parts = artifact, []
+        elif self._prompt is not None and isinstance(artifact, Artifact):
+            self._parts.append(artifact)
+        return artifact
+
+    def _check_prompt(self) -> None:
+        """Rebuild the prompt that has just been read from its parts, and compare."""
+        prompt, parts, self._prompt = self._prompt, self._parts, None
+        if prompt is None:
+            return
+        args = [part for part in parts if isinstance(part, PromptArgs)]
+        references = [part for part in parts if isinstance(part, RefArtifact) and part.role == "template"]
+        if len(args) != 1 or len(references) != 1:
+            self._found("prompt_parts", prompt.key, "a prompt has one template reference and one set of arguments")
+            return
+        record = self._reader.find(references[0].target)
+        if record is None or record.kind != "PromptTemplate":
+            self._found("template_missing", prompt.key, f"template {references[0].target} is not stored")
+            return
+        contributions = [
+            Contribution(part.contributor, part.text, part.order, part.slot)
+            for part in parts
+            if isinstance(part, PromptContribution)
+        ]
+        try:
+            output = self._templates.rerender(self._to_version(record), to_record(args[0]).content)
+        except SapwoodError as error:
+            self._found("prompt_mismatch", prompt.key, f"its template cannot be rendered: {error}")
+            return
+        ordered = sorted(contributions, key=lambda part: (part.order, part.name))
+        context = [part.text for part in ordered if part.slot == "context"]
+        if render_provider_text(assemble_prompt(output, contributions), context) != prompt.text:
+            is_same = (prompt.renderer, prompt.renderer_version) == self._templates.renderer
+            code = "prompt_mismatch" if is_same else "renderer_changed"
+            self._found(code, prompt.key, "the stored parts do not give the stored prompt", is_failure=is_same)
+
+    def _check_run(self, key: ArtifactKey, seal: Seal | None) -> str:
+        """Check the groups, the references, the Seal and the index; return the head."""
+        row = self._reader.find_run(key)
+        summary = summarise(self._reader.outline(key))
+        if row is None:
+            if summary.counts.get("Execution"):
+                self._found("not_indexed", key, "the run is not in the index")
+            return summary.head
+        if row.status == "running" and seal is None:
+            return summary.head
+        self._findings += check_seal(seal, key, summary)
+        if seal is not None and (row.status, row.head) != (seal.status, seal.head):
+            self._found("index_differs", key, f"the index says {row.status} {row.head}, the Seal {seal.status}")
+        if seal is not None and seal.status == "completed":
+            problems = judge(self._reader, key).problems
+            self._findings += [
+                Finding("incomplete", key, text) for text in problems if "already has a Seal" not in text
+            ]
+        return summary.head
+
+    def _found(self, code: str, key: ArtifactKey, message: str, *, is_failure: bool = True) -> None:
+        self._findings.append(Finding(code, key, message, is_failure))
