@@ -15,7 +15,8 @@ from pathlib import Path
 from tests.runtime.world import Provider, agent, chain, echo, make_executor, workflow
 
 from sapwood.clock import KeyFactory
-from sapwood.core.provider import ProviderResult, ProviderRunOptions
+from sapwood.core.prompt import ProviderRunOptions
+from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import Edge, JoinNode, Workflow
 from sapwood.engine.boot import Engine, boot
 from sapwood.runtime.start import open_run

@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol
 
 from sapwood.core.events import GraphEvent
 from sapwood.core.keys import ArtifactKey
-from sapwood.core.provider import ProviderResult, ProviderRunOptions
+from sapwood.core.prompt import ProviderRunOptions
+from sapwood.core.provider import ProviderResult
 from sapwood.core.record import Record
 from sapwood.core.template import Templated, TemplateId, TemplateVersion
 

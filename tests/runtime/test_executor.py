@@ -15,7 +15,8 @@ from sapwood.clock import KeyFactory
 from sapwood.core.artifacts import AgentResult, Delivery, Log, Report
 from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
-from sapwood.core.provider import ProviderResult, ProviderRunOptions
+from sapwood.core.prompt import ProviderRunOptions
+from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import Backoff, CommandNode, Edge, GateNode, JoinNode, Workflow
 from sapwood.engine.boot import boot
 from sapwood.errors import InvalidAnswer, NotFound, ProviderFailed

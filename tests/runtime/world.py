@@ -15,7 +15,8 @@ from sapwood.core.codec import to_record
 from sapwood.core.events import GraphEvent, NodeStreamDeltaEvent
 from sapwood.core.hashing import hash_text
 from sapwood.core.keys import ArtifactKey
-from sapwood.core.provider import ProviderResult, ProviderRunOptions
+from sapwood.core.prompt import ProviderRunOptions
+from sapwood.core.provider import ProviderResult
 from sapwood.core.template import Templated, TemplateId, TemplateVersion
 from sapwood.core.workflow import AgentNode, CommandNode, Edge, Node, Workflow
 from sapwood.ports import ArtifactStore, Rendered, RunEnd

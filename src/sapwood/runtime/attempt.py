@@ -20,7 +20,8 @@ from sapwood.core.events import (
 from sapwood.core.handoff import Handoff, UpstreamArtifact, assemble_handoff
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
-from sapwood.core.provider import ProviderResult, ProviderRunOptions, render_provider_text
+from sapwood.core.prompt import ProviderRunOptions, render_provider_text
+from sapwood.core.provider import ProviderResult
 from sapwood.core.schedule import selected_predecessors
 from sapwood.core.workflow import AgentNode, CommandNode, GateNode, JoinNode
 from sapwood.errors import ProviderBrokeProtocol, UnsupportedNode
