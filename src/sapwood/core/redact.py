@@ -32,8 +32,10 @@ def redact(text: str) -> str:
     if _CANDIDATE.search(text) is None:
         return text
     folded = text.lower()
-    for rule in RULES:
-        if any(word in folded for word in rule.words):
+    done = None
+    for word, rule in BY_WORD:
+        if word in folded and rule is not done:
+            done = rule
             text = _compiled(rule.text).sub(lambda found, rule=rule: _replacement(found, rule), text)  # type: ignore[misc]
     return text
 
@@ -260,3 +262,5 @@ RULES: Final = (
         _is_assigned_secret,
     ),
 )
+
+BY_WORD: Final = tuple((word, rule) for rule in RULES for word in rule.words)
