@@ -6,7 +6,6 @@ Everything here is frozen, defaults are already applied, and a Workflow becomes 
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -14,8 +13,8 @@ import msgspec
 
 from sapwood.core.graph import descendants, forward_order
 from sapwood.core.hashing import hash_json
+from sapwood.core.nodekey import NODE_KEY as NODE_KEY
 
-NODE_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 MAX_NODE_KEY_CHARS: Final = 128
 DECISIONS: Final = ("approved", "changes_requested", "blocked", "retry")
 
