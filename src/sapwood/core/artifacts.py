@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from sapwood.core.agent_context import AgentModel
 from sapwood.core.config import ExecutionConfig
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
@@ -51,7 +52,7 @@ class Input(Artifact, frozen=True):
     value: Any
 
 
-class AgentRequest(Artifact, frozen=True):
+class AgentRequest(AgentModel, frozen=True):
     """One attempt of one node: the scope of all that this agent did. Its key is its `context_id`."""
 
     metadata_fields = frozenset({"run_node_id", "visit", "try_"})
@@ -73,7 +74,7 @@ class AgentRequest(Artifact, frozen=True):
         return self.key
 
 
-class AgentRequests(Artifact, frozen=True):
+class AgentRequests(AgentModel, frozen=True):
     """The dispatch of a fan-out; its requests are its children."""
 
     node: str
@@ -90,7 +91,7 @@ class Delivery(Artifact, frozen=True):
     options: JsonObject | UnsetType = UNSET
 
 
-class AgentResult(Artifact, frozen=True):
+class AgentResult(AgentModel, frozen=True):
     """How an attempt ended, and what it gave."""
 
     status: EndStatus

@@ -106,7 +106,7 @@ def _circles(ticket: PlanningTicket) -> Iterator[Finding]:
     waiting = {task.id: set(task.dependencies) for task in ticket.tasks}
     dependents: dict[str, list[str]] = {}
     for name, needs in waiting.items():
-        needs &= waiting.keys()
+        needs.intersection_update(waiting)
         for need in needs:
             dependents.setdefault(need, []).append(name)
     ready = [name for name, needs in waiting.items() if not needs]

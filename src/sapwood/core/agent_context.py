@@ -1,0 +1,59 @@
+"""AgentContext: what all agent requests and results can do: name their key, and say what a reader needs of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, Literal, Protocol
+
+from sapwood.core.canonical import canonical_json
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact
+from sapwood.core.shapes import Field, fields_of, given
+from sapwood.core.typed import Typed
+from sapwood.errors import InvalidArtifact
+
+Reader = Literal["standard", "interrupt", "goal_resolution", "merge_summary", "results"]
+
+# The fields each reader is shown, in this order; None: all of them.
+SHOWN: Final[dict[str, tuple[str, ...] | None]] = {
+    "standard": None,
+    "interrupt": ("goal", "question", "options", "state"),
+    "goal_resolution": ("goal", "outcome", "evidence"),
+    "merge_summary": ("changed_files", "verdicts", "risks"),
+    "results": ("result",),
+}
+
+
+class AgentContext(Protocol):
+    """The protocol of agent requests and results."""
+
+    @property
+    def artifact_key(self) -> ArtifactKey:
+        """The key that everything this agent emits stands below."""
+
+    def serialize(self, *, for_: Reader = "standard") -> str:
+        """Return what this reader needs, as one `name: JSON` line for each field that was given."""
+
+
+class AgentModel(Artifact, frozen=True):
+    """The base of the kinds that are an AgentContext."""
+
+    @property
+    def artifact_key(self) -> ArtifactKey:
+        return self.key
+
+    def serialize(self, *, for_: Reader = "standard") -> str:
+        """Return what this reader needs, as one `name: JSON` line for each field that was given."""
+        if for_ not in SHOWN:
+            raise InvalidArtifact(f"{self.kind}.serialize", f"for_ is {for_!r}; expected one of {', '.join(SHOWN)}")
+        fields = given(self, _fields(type(self)), self.unknown)
+        names = SHOWN[for_]
+        if names is None:
+            fields.update(kind=self.kind, metadata=self.metadata)
+            names = tuple(sorted(fields))
+        return "\n".join(f"{name}: {canonical_json(fields[name]).decode()}" for name in names if name in fields)
+
+
+@cache
+def _fields(cls: type[Typed]) -> tuple[Field, ...]:
+    return fields_of(cls)

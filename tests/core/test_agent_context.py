@@ -1,0 +1,58 @@
+"""What each of the five readers is told of an agent's request or result."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from sapwood.core.agent_context import SHOWN, AgentContext, AgentModel
+from sapwood.core.artifacts import AgentRequest, AgentRequests, AgentResult
+from sapwood.core.keys import ArtifactKey
+from sapwood.errors import InvalidArtifact
+from tests.conftest import Dose
+from tests.core import values
+
+KEY = ArtifactKey("ak:01HQXK5V8RPZM4J3NHWGC7SDFG")
+RESULT = AgentResult(KEY, status="completed", result={"b": 1, "a": 2.0}, goal="g", risks=("r",), unknown={"new": 1})
+
+
+def test_requests_and_results_are_agent_contexts() -> None:
+    contexts: list[AgentContext] = [AgentRequest(KEY, node="a", attempt=1), AgentRequests(KEY, node="a"), RESULT]
+    assert [context.artifact_key for context in contexts] == [KEY] * 3
+
+
+def test_standard_has_all_fields_and_results_the_result_only() -> None:
+    assert RESULT.serialize(for_="results") == 'result: {"a":2,"b":1}'
+    assert [line.split(":")[0] for line in RESULT.serialize().splitlines()] == [
+        "goal",
+        "key",
+        "kind",
+        "metadata",
+        "new",
+        "result",
+        "risks",
+        "status",
+    ]
+    assert RESULT.serialize(for_="merge_summary") == 'risks: ["r"]'
+
+
+def test_an_unknown_reader_is_refused() -> None:
+    with pytest.raises(InvalidArtifact, match="goal_resolution"):
+        RESULT.serialize(for_="everyone")  # type: ignore[arg-type]
+
+
+@pytest.mark.torture(short=20, full=10_000)
+@pytest.mark.parametrize("kind", [AgentRequest, AgentRequests, AgentResult])
+def test_each_field_is_one_line_and_equal_artifacts_give_equal_texts(kind: type[AgentModel], dose: Dose) -> None:
+    @values.many(dose.count, dose.seed)
+    @given(values.instances(kind))
+    def law(artifact: AgentModel) -> None:
+        for reader, names in SHOWN.items():
+            text = artifact.serialize(for_=reader)  # type: ignore[arg-type]
+            assert text == artifact.serialize(for_=reader)  # type: ignore[arg-type]
+            lines = text.split("\n") if text else []
+            assert names is None or [line.split(":")[0] for line in lines] == [
+                name for name in names if f"{name}: " in [line[: len(name) + 2] for line in lines]
+            ]
+
+    law()

@@ -1,0 +1,187 @@
+"""Canonical JSON: every vector, one value one text, the reference for doubles, and refusals that name the place."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapwood.core import canonical as module
+from sapwood.core.canonical import canonical_json
+from sapwood.core.hashing import hash_bytes, hash_json, hash_text, utf8
+from sapwood.errors import InvalidText, NotCanonical
+from tests.conftest import Dose
+from tests.core import values
+
+CASES = json.loads((Path(__file__).parent.parent / "vectors" / "canonical_json.json").read_text())["cases"]
+
+
+def refuse(constant: str) -> float:
+    raise ValueError(constant)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_every_vector(case: dict[str, Any]) -> None:
+    expected = case["expect"]
+    if expected.get("must_reject"):
+        with pytest.raises((ValueError, NotCanonical)):
+            canonical_json(json.loads(case["input_text"], parse_constant=refuse))
+        return
+    value = json.loads(case["input_text"], parse_constant=refuse)
+    assert canonical_json(value).decode() == expected["canonical"]
+    assert hash_json(value) == expected["sha256"]
+
+
+@pytest.mark.torture(short=100, full=10_000)
+def test_it_is_a_function_of_the_value(dose: Dose) -> None:
+    @values.many(dose.count, dose.seed)
+    @given(values.json_values, st.randoms())
+    def law(value: object, rng: random.Random) -> None:
+        text = canonical_json(value)
+        assert canonical_json(shuffled(value, rng)) == text
+        assert canonical_json(json.loads(text)) == text
+        assert canonical_json(msgspec.json.decode(text)) == text
+        assert same(json.loads(text), value)
+
+    law()
+
+
+def shuffled(value: Any, rng: random.Random) -> Any:
+    """Return an equal value whose dicts were filled in another order and whose lists are tuples."""
+    if isinstance(value, dict):
+        items = list(value.items())
+        rng.shuffle(items)
+        return {name: shuffled(item, rng) for name, item in items}
+    return tuple(shuffled(item, rng) for item in value) if isinstance(value, list) else value
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in other)
+    if isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(other, float):
+        return float(one) == other  # the shortest digits of a large double are not its exact integer
+    return bool(one == other) and (type(one) is bool) == (type(other) is bool)
+
+
+@pytest.mark.torture(short=300, full=100_000)
+def test_doubles_print_as_the_reference_prints_them(dose: Dose) -> None:
+    for _ in range(dose.count):
+        value = struct.unpack("<d", dose.rng.randbytes(8))[0]
+        if not math.isfinite(value):
+            continue
+        ours, reference = canonical_json(value), rfc8785.dumps(value)
+        if ours != reference.replace(b"e+", b"e"):  # the one rule that differs: no plus sign
+            dose.failures.append(repr(value))
+        if float(ours) != value:
+            dose.failures.append(f"{value!r} does not read back")
+
+
+@pytest.mark.torture(short=100, full=10_000)
+def test_values_print_as_the_reference_prints_them_where_the_rules_agree(dose: Dose) -> None:
+    plain = st.characters(max_codepoint=0xD7FF)  # above, the reference sorts by UTF-16
+    leaves = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-1e20, 1e20) | st.text(plain)
+    agreed = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text(plain), inner), max_leaves=10)
+
+    @values.many(dose.count, dose.seed)
+    @given(agreed)
+    def law(value: Any) -> None:
+        assert canonical_json(value) == rfc8785.dumps(value)
+
+    law()
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+CULPRITS = [
+    (float("nan"), "JSON number"),
+    (float("inf"), "JSON number"),
+    (float("-inf"), "JSON number"),
+    ("\ud800", "surrogate"),
+    ({"\udc00": 1}, "surrogate"),
+    ({1: 2}, "keys are strings"),
+    ({None: 2}, "keys are strings"),
+    (b"x", "not a JSON type"),
+    ({1, 2}, "not a JSON type"),
+    (object(), "not a JSON type"),
+]
+
+
+@pytest.mark.parametrize(("culprit", "why"), CULPRITS, ids=lambda value: repr(value)[:30])
+def test_what_has_no_form_is_refused_with_its_path(culprit: object, why: str) -> None:
+    with pytest.raises(NotCanonical) as caught:
+        canonical_json({"fine": [1, "é"], "list": [0, {"odd name": culprit}]})
+    assert caught.value.path.startswith("$.list[1]['odd name']")
+    assert why in caught.value.why
+
+
+@pytest.mark.torture(short=100, full=10_000)
+def test_a_culprit_anywhere_is_refused_with_its_path(dose: Dose) -> None:
+    @values.many(dose.count, dose.seed)
+    @given(st.lists(st.integers(0, 3) | st.sampled_from(["a", "b c", "é"]), max_size=20), st.sampled_from(CULPRITS))
+    def law(path: list[int | str], culprit: tuple[object, str]) -> None:
+        value, expected = culprit[0], ""
+        for step in reversed(path):
+            if isinstance(step, int):
+                value = [*range(step), value]
+                expected = f"[{step}]{expected}"
+            else:
+                value = {"0": None, step: value}
+                expected = (f".{step}" if step.isidentifier() else f"[{step!a}]") + expected
+        with pytest.raises(NotCanonical) as caught:
+            canonical_json(value)
+        assert caught.value.path.startswith("$" + expected)
+
+    law()
+
+
+def test_128_levels_are_fine_and_129_are_not() -> None:
+    assert canonical_json(nested(128)) == b"[" * 128 + b"1" + b"]" * 128
+    with pytest.raises(NotCanonical, match="128"):
+        canonical_json(nested(129))
+    deep: dict[str, Any] = {}
+    for _ in range(128):
+        deep = {"a": deep}
+    with pytest.raises(NotCanonical, match="128"):
+        canonical_json(deep)
+
+
+def test_a_nesting_far_beyond_the_limit_is_refused_and_not_a_crash() -> None:
+    with pytest.raises(NotCanonical):
+        canonical_json(nested(100_000))
+
+
+@pytest.mark.parametrize("digits", [1, 4_000, 4_001, 20_000])
+def test_integers_of_any_size_are_exact(digits: int) -> None:
+    assert canonical_json(10**digits + 7) == b"1" + b"0" * (digits - 1) + b"7"
+    assert canonical_json(-(10**digits)) == b"-1" + b"0" * digits
+
+
+def test_hashes() -> None:
+    assert hash_text("You are a helpful assistant.") == (
+        "75357d685f238b6afd7738be9786fdafde641eb6ca9a3be7471939715a68a4de"
+    )
+    assert hash_json({"b": 1, "a": 2}) == hash_bytes(b'{"a":2,"b":1}')
+    with pytest.raises(InvalidText, match="a title"):
+        utf8("x\ud800", "a title")
+
+
+@pytest.mark.mutant
+def test_an_encoder_that_keeps_the_order_of_keys_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_encode", msgspec.json.encode)
+    assert canonical_json({"b": 1, "a": 2}) != canonical_json({"a": 2, "b": 1})

@@ -1,0 +1,223 @@
+"""Keys: every vector, the laws of parsing and order, and a factory that never steps back."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapwood.clock import KeyFactory
+from sapwood.core import keys as module
+from sapwood.core.keys import MAX_DEPTH, MAX_TIME_MS, ArtifactKey, next_ulid, ulid_number, ulid_text
+from sapwood.core.template import TemplateId
+from sapwood.errors import ClockOutOfRange, InvalidKey, InvalidTemplateId, KeyTooDeep
+from tests.conftest import Dose
+from tests.core import values
+
+CASES = json.loads((Path(__file__).parent.parent / "vectors" / "keys.json").read_text())["cases"]
+ROOT = ArtifactKey("ak:01HQXK5V8RPZM4J3NHWGC7SDFG")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['op']} {case['name']}")
+def test_every_vector(case: dict[str, Any]) -> None:
+    match case["op"]:
+        case "key":
+            assert is_key(case["text"]) is case["valid"]
+            if case["valid"]:
+                assert ArtifactKey(case["text"]).depth == case["depth"]
+        case "template_id":
+            assert is_template_id(case["text"]) is case["valid"]
+        case "descends":
+            assert ArtifactKey(case["b"]).is_ancestor_of(ArtifactKey(case["a"])) is case["expect"]
+        case "ulid_time":
+            text = ulid_text(next_ulid(None, case["ms"], bytes(10)))
+            assert text[:10] == case["expect"]["time_part"]
+            assert ArtifactKey("ak:" + text).time_ms == case["ms"]
+        case unknown:
+            pytest.fail(f"no test for {unknown}")
+
+
+def is_key(text: object) -> bool:
+    try:
+        ArtifactKey(text)  # type: ignore[arg-type]
+    except InvalidKey:
+        return False
+    return True
+
+
+def is_template_id(text: str) -> bool:
+    try:
+        TemplateId(text)
+    except InvalidTemplateId:
+        return False
+    return True
+
+
+@pytest.mark.torture(short=100, full=10_000)
+def test_parse_and_print_are_inverse_and_order_is_that_of_the_packed_form(dose: Dose) -> None:
+    @values.many(dose.count, dose.seed)
+    @given(values.keys, values.keys, values.segments)
+    def law(one: ArtifactKey, other: ArtifactKey, segment: str) -> None:
+        assert ArtifactKey(str(one)) == one
+        assert ArtifactKey.unpack(one.pack()) == one
+        assert ulid_text(ulid_number(segment)) == segment
+        assert (one < other) == (one.pack() < other.pack()) == (one.segments < other.segments)
+        child = one.child(segment)
+        assert one < child
+        assert child.parent == one
+        assert child.root == one.root
+        assert one.is_ancestor_of(child)
+        assert not child.is_ancestor_of(one)
+        assert child.depth == one.depth + 1 == len(child.segments)
+        if one.depth == other.depth and one < other:
+            assert child < other  # all of a subtree before the next sibling
+
+    law()
+
+
+@pytest.mark.torture(short=100, full=10_000)
+def test_a_text_with_one_changed_character_is_a_key_only_if_the_grammar_says_so(dose: Dose) -> None:
+    digits = set("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
+
+    @values.many(dose.count, dose.seed)
+    @given(values.keys, st.data())
+    def law(key: ArtifactKey, data: st.DataObject) -> None:
+        at = data.draw(st.integers(0, len(key.text) - 1))
+        new = data.draw(st.characters() | st.sampled_from("ILOUilou8/: \n\u0663"))
+        text = key.text[:at] + new + key.text[at + 1 :]
+        place = (at - 3) % 27
+        expected = new == key.text[at] or (
+            at >= 3 and place < 26 and new in (set("01234567") if place == 0 else digits)
+        )
+        assert is_key(text) is expected
+
+    law()
+
+
+@pytest.mark.parametrize("wrong", ["", "ak:", None, 7, b"ak:01HQXK5V8RPZM4J3NHWGC7SDFG", f"{ROOT}\n", f"{ROOT}/"])
+def test_what_is_no_key_is_refused_with_the_form_that_was_expected(wrong: object) -> None:
+    with pytest.raises(InvalidKey, match="expected ak:<ULID>"):
+        ArtifactKey(wrong)  # type: ignore[arg-type]
+
+
+def test_depth_65_is_refused_with_the_limit() -> None:
+    deepest = ArtifactKey("ak:" + "/".join([ROOT.last_segment] * MAX_DEPTH))
+    with pytest.raises(KeyTooDeep, match="the limit is 64"):
+        ArtifactKey(f"{deepest}/{ROOT.last_segment}")
+    with pytest.raises(KeyTooDeep, match="the limit is 64"):
+        deepest.child(ROOT.last_segment)
+    with pytest.raises(KeyTooDeep, match="the limit is 64"):
+        KeyFactory().child(deepest)
+
+
+@pytest.mark.parametrize("wrong", [b"", b"x", bytes(17), bytes(16 * 65)])
+def test_a_packed_key_of_the_wrong_length_is_refused(wrong: bytes) -> None:
+    with pytest.raises(InvalidKey):
+        ArtifactKey.unpack(wrong)
+
+
+@pytest.mark.torture(short=100, full=10_000)
+def test_ulids_strictly_increase_whatever_the_clock_does(dose: Dose) -> None:
+    times = st.integers(0, 2**40) | st.sampled_from([0, 1, 5, 5, 5])
+
+    @values.many(dose.count, dose.seed)
+    @given(st.lists(st.tuples(times, st.binary(min_size=10, max_size=10) | st.just(b"\xff" * 10)), max_size=30))
+    def law(looks: list[tuple[int, bytes]]) -> None:
+        last: int | None = None
+        latest = 0
+        for now_ms, entropy in looks:
+            number = next_ulid(last, now_ms, entropy)
+            assert last is None or number > last
+            latest = max(latest, now_ms)
+            assert number >> 80 >= latest
+            last = number
+
+    law()
+
+
+def test_an_overflow_of_the_random_part_goes_to_the_next_millisecond() -> None:
+    full = next_ulid(None, 5, b"\xff" * 10)
+    assert next_ulid(full, 5, b"") == 6 << 80
+
+
+def test_a_clock_beyond_what_a_key_carries_is_refused() -> None:
+    with pytest.raises(ClockOutOfRange):
+        next_ulid(None, MAX_TIME_MS + 1, bytes(10))
+    with pytest.raises(ClockOutOfRange):
+        next_ulid(2**128 - 1, 0, bytes(10))
+
+
+class JumpingClock:
+    """Stands still, jumps back and forward by hours."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._now_ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        self._now_ms += self._rng.choice([0, 0, 0, 0, 1, -1, 1000, -1000, 3_600_000, -3_600_000])
+        return self._now_ms
+
+
+@pytest.mark.torture(short=4_000, full=400_000)
+@pytest.mark.parametrize("clock", ["real", "jumping"])
+def test_keys_of_eight_threads_strictly_increase(clock: str, dose: Dose) -> None:
+    factory = KeyFactory() if clock == "real" else KeyFactory(clock=JumpingClock(dose.seed))
+    parent = factory.root()
+    made: list[list[ArtifactKey]] = [[] for _ in range(8)]
+    start = threading.Barrier(8)
+
+    def mint(mine: list[ArtifactKey]) -> None:
+        start.wait()
+        mine.extend(factory.child(parent) for _ in range(dose.count // 8))
+
+    threads = [threading.Thread(target=mint, args=(mine,)) for mine in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for mine in made:
+        assert mine == sorted(set(mine))
+    together = [key for mine in made for key in mine]
+    assert len(set(together)) == len(together) == dose.count // 8 * 8
+    assert all(parent < key for key in together)
+    assert factory.child(parent) > max(together)
+
+
+def test_a_fork_never_mints_its_parents_keys() -> None:
+    factory = KeyFactory(clock=lambda: 1_700_000_000_000)
+    factory.root()
+    here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
+    pid = os.fork()
+    if pid == 0:
+        there.send([factory.root().text for _ in range(100)])
+        os._exit(0)
+    own = [factory.root().text for _ in range(100)]
+    theirs = here.recv()
+    os.waitpid(pid, 0)
+    assert not set(own) & set(theirs)
+    assert theirs == sorted(theirs)
+
+
+def test_a_key_never_changes() -> None:
+    with pytest.raises(AttributeError):
+        ROOT.text = "x"
+    with pytest.raises(AttributeError):
+        del ROOT.text
+
+
+@pytest.mark.mutant
+def test_a_step_that_trusts_the_clock_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    trusting = KeyFactory(clock=iter([10, 5]).__next__, entropy=lambda count: bytes(count))
+    monkeypatch.setattr(
+        "sapwood.clock.next_ulid", lambda last, now_ms, entropy: module.next_ulid(None, now_ms, entropy)
+    )
+    assert trusting.number() > trusting.number()
