@@ -305,3 +305,10 @@ def test_verify_finds_an_artifact_that_was_added_under_a_sealed_run_behind_its_b
         )
         codes = {finding.code for finding in store.verify(run.key).findings}
     assert "head_mismatch" in codes
+
+
+def test_us1_6_a_prompt_is_rebuilt_from_its_template_arguments_and_contributions(store: Store) -> None:
+    told = store.reconstruct(record_a_run(store).key)
+    assert [prompt.rebuilt for prompt in told.prompts] == ["Find bugs.\n\nsrc/"]
+    assert told.findings == []
+    assert [use.tool for use in told.tool_uses] == ["grep", "read"]

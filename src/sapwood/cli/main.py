@@ -17,7 +17,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "context": ("context", "What a node saw, entry by entry, and why."),
     "demo": ("demo", "Build, show, rebuild and verify a small tree, offline."),
     "ingest": ("ingest", "Write the files that a document declares, undo that, or list what landed."),
+    "reconstruct": ("reconstruct", "Rebuild what happened in a run from its tree alone."),
+    "runs": ("runs", "List the runs of a store, newest first."),
+    "show": ("show", "Show the tree of a run, or of any part of it."),
     "templates": ("templates", "List template families, their versions, and who used them."),
+    "verify": ("verify", "Recompute everything about a run, or about all runs, and report what is wrong."),
 }
 
 EXIT_CODES = "Exit codes: 0 fine, 1 the answer is no, 2 usage, 3 not found, 4 could not do it."

@@ -25,9 +25,12 @@ from sapwood.core.artifacts import (
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.config import execution_config
 from sapwood.core.events import GraphEvent
+from sapwood.core.hashing import hash_text
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
+from sapwood.core.reconstruct import Reconstruction, reconstruct
 from sapwood.core.record import Record
+from sapwood.core.template import TemplateId, TemplateVersion
 from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
 from sapwood.errors import IncompleteRun, InvalidArtifact, NotFound, RunChanged, RunSealed, ScopeEnded
 from sapwood.ports import ArtifactStore, Clock, RunEnd, RunRow, RunStart, Templates
@@ -305,6 +308,18 @@ class Store:
         if not verification.artifacts and not verification.findings:
             raise NotFound(f"artifact {wanted}", "sapwood runs lists the runs")
         return verification
+
+    def reconstruct(self, key: ArtifactKey | str) -> Reconstruction:
+        """Return what happened, from the tree alone, every prompt rebuilt from its parts."""
+        tree = self.load(key)
+
+        def render(text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None, /) -> str:
+            family = TemplateId(template_id or "tpl.unknown.template")
+            version = TemplateVersion(self.keys.root(), family, text, hash_text(text), variables, 0)
+            return self.templates.rerender(version, args_json)
+
+        with self.artifacts.read() as reader:
+            return reconstruct(tree, render, self.templates.renderer, reader.find)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with the records of each recording call; returns the way out."""
