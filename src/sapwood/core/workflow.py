@@ -13,9 +13,7 @@ import msgspec
 
 from sapwood.core.graph import descendants, forward_order
 from sapwood.core.hashing import hash_json
-from sapwood.core.nodekey import NODE_KEY as NODE_KEY
 
-MAX_NODE_KEY_CHARS: Final = 128
 DECISIONS: Final = ("approved", "changes_requested", "blocked", "retry")
 
 InputType = Literal["string", "integer", "number", "boolean", "list", "object"]
