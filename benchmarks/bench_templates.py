@@ -8,12 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sapwood.clock import KeyFactory
-from sapwood.core.artifacts import PromptArgs, PromptContribution, RefArtifact, RenderedPrompt
-from sapwood.core.codec import to_record
-from sapwood.core.prompt import Contribution, assemble_prompt
-from sapwood.ports import RunStart
-from sapwood.runtime.recorder import Recorder
+import sapwood
+from sapwood.runtime.scope import Agent
+from sapwood.runtime.session import Store
 from sapwood.storage.sqlite import SqliteStore
 from sapwood.templates.files import load_files, standard_roots
 from sapwood.templates.registry import TemplateRegistry
@@ -64,52 +61,35 @@ def print_start(folder: Path) -> None:
 
 
 def print_render(folder: Path) -> None:
-    store = SqliteStore(folder / "store.db")
-    registry = TemplateRegistry(store)
-    version = registry.register("tpl.agent.bench.prompt", BODY)
+    with sapwood.open(folder / "store.db") as store, store.record() as run, run.agent("bench") as agent:
+        print_prompt(store, agent)
+
+
+def print_prompt(store: Store, agent: Agent) -> None:
+    version = store.templates.register("tpl.agent.bench.prompt", BODY)
     renderer = Renderer()
-    args_json = registry.render("tpl.agent.bench.prompt", ARGS).args_json
-    keys = KeyFactory()
-    run = keys.root()
-    recorder = Recorder(store, folder, "bench.spool")
-    recorder.record([], starts=[RunStart(run, 1, run.time_ms)])
-    part = Contribution("repo_map", "src/a.py\nsrc/b.py", 10)
+    args_json = store.templates.render("tpl.agent.bench.prompt", ARGS).args_json
+    part = sapwood.Contribution("repo_map", "src/a.py\nsrc/b.py", 10)
 
     def alone() -> None:
         renderer.render(version.text, args_json, version.variables)
 
     def recorded() -> None:
-        done = registry.render("tpl.agent.bench.prompt", ARGS)
-        key = keys.child(run)
-        text = assemble_prompt(done.text, [part])
-        recorder.record(
-            [
-                to_record(one)
-                for one in (
-                    RenderedPrompt(key=key, text=text, renderer=done.renderer, renderer_version=done.renderer_version),
-                    RefArtifact(key=keys.child(key), target=done.version.key, role="template"),
-                    PromptArgs(key=keys.child(key), args=ARGS),
-                    PromptContribution(
-                        key=keys.child(key), text=part.text, contributor=part.name, order=part.order, slot=part.slot
-                    ),
-                )
-            ]
-        )
+        agent.prompt("tpl.agent.bench.prompt", ARGS, [part])
 
     recorded()
-    size = len(registry.render("tpl.agent.bench.prompt", ARGS).text)
+    size = len(store.templates.render("tpl.agent.bench.prompt", ARGS).text)
     costs: list[tuple[float, float]] = []
     for _ in range(ROUNDS):
-        recorder.flush()
+        agent.flush()
         costs.append((per_call(alone), per_call(recorded)))
-    recorder.flush()
+    agent.flush()
     alone_us, recorded_us = (statistics.median(cost) for cost in zip(*costs, strict=True))
     added = [after - before for before, after in costs]
     print(
         f"trusted render of {size} characters: alone {alone_us:.1f} us, recorded {recorded_us:.1f} us, "
         f"added {statistics.median(added):.1f} us ({min(added):.1f}-{max(added):.1f}; bar 60 us)"
     )
-    store.close()
 
 
 def per_call(function: Callable[[], None]) -> float:

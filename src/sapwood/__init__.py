@@ -17,7 +17,7 @@ from sapwood.core.hashing import hash_bytes, hash_json, hash_text
 from sapwood.core.ingest_settings import IngestLimits, IngestSettings
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.phases import PhaseHandoff, PhaseManifest, build_handoff_context, resolve_manifest
-from sapwood.core.prompt import Contribution, Contributor, ProviderRunOptions, render_provider_text
+from sapwood.core.prompt import Contribution, Contributor, PromptContext, ProviderRunOptions, render_provider_text
 from sapwood.core.template import Templated, TemplateId
 from sapwood.core.tokens import (
     ContextBudgetResult,
@@ -135,6 +135,7 @@ __all__ = [
     "PathRefused",
     "PhaseHandoff",
     "PhaseManifest",
+    "PromptContext",
     "ProviderBrokeProtocol",
     "ProviderError",
     "ProviderFailed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from sapwood.runtime.recovery import recover
 from sapwood.runtime.session import Store
 from sapwood.runtime.spool import is_owner_alive
 from sapwood.storage.templates import to_version
+from sapwood.templates.files import Loaded, load_files, packaged_text, standard_roots
+from sapwood.templates.refusals import record_refusals
 from sapwood.templates.registry import TemplateRegistry
 
 if TYPE_CHECKING:
@@ -45,6 +48,14 @@ def open_store(
         raise
 
 
+def load_templates(store: Store, project: Path, roots: Iterable[str] = ()) -> Loaded:
+    """Start with the packaged templates, the project's own and those of `roots`; what is refused stays on record."""
+    assert isinstance(store.templates, TemplateRegistry)
+    loaded = load_files(store.templates, store.artifacts, standard_roots(project, roots))
+    record_refusals(store.artifacts, store.keys, loaded.refused, project)
+    return loaded
+
+
 def spool_folder(location: str) -> Path:
     """Return where the processes that record into this store have their spools."""
     return Path(f"{location}-spool")
@@ -58,6 +69,6 @@ def _open_sqlite(name: str, create: bool) -> SqliteStore:
 
 def _store(artifacts: ArtifactStore, folder: Path | None, keys: KeyFactory, clock: Clock) -> Store:
     recorder = Recorder(artifacts, folder, keys.segment())
-    templates = TemplateRegistry(artifacts, keys=keys, clock=clock)
+    templates = TemplateRegistry(artifacts, keys=keys, clock=clock, packaged=packaged_text)
     is_alive = (lambda _owner: True) if folder is None else partial(is_owner_alive, folder)
     return Store(artifacts, recorder, templates, keys, clock, is_alive, to_version)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import sapwood
-from sapwood.core.prompt import Contribution, Contributor, assemble_prompt, gather_contributions
+from sapwood.core.prompt import Contribution, Contributor, PromptContext, assemble_prompt, gather_contributions
 
 
 class Repeat:
@@ -15,8 +15,8 @@ class Repeat:
         self.name = name
         self.order = order
 
-    def contribute(self, context: Any) -> str:
-        return f"{self.name} saw {context}"
+    def contribute(self, context: PromptContext) -> str:
+        return f"{self.name} saw {context.node}"
 
 
 def test_contributions_follow_the_output_by_order_and_name() -> None:
@@ -31,8 +31,9 @@ def test_a_handoff_entry_travels_beside_the_prompt() -> None:
 
 def test_contributors_are_asked_once_and_put_in_order() -> None:
     contributors: list[Contributor] = [Repeat("late", 2), Repeat("early", 1)]
-    gathered = gather_contributions(contributors, "this")
-    assert gathered == (Contribution("early", "early saw this", 1), Contribution("late", "late saw this", 2))
+    given: list[Contribution | Contributor] = [*contributors, Contribution("fixed", "text")]
+    gathered = gather_contributions(given, PromptContext("this", "tpl.a.b", {}))
+    assert [one.text for one in gathered] == ["text", "early saw this", "late saw this"]
 
 
 @pytest.mark.parametrize(

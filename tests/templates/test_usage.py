@@ -12,15 +12,12 @@ from click.testing import CliRunner
 
 import sapwood
 from sapwood.cli.commands.templates import command
-from sapwood.core.artifacts import OutcomeEvidence, PromptArgs, PromptContribution, RefArtifact, RenderedPrompt
+from sapwood.core.artifacts import PromptArgs, PromptContribution, RefArtifact, RenderedPrompt, ValidationError
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.keys import ArtifactKey
-from sapwood.core.prompt import Contribution, assemble_prompt
+from sapwood.core.prompt import Contribution, PromptContext, assemble_prompt, render_provider_text
 from sapwood.core.template import TemplateVersion
-from sapwood.ports import ArtifactStore
-from sapwood.storage.memory import MemoryStore
-from sapwood.storage.sqlite import SqliteStore
-from sapwood.templates.registry import TemplateRegistry
+from sapwood.runtime.session import Store
 from sapwood.templates.usage import References
 from tests.templates.recorded import record_run
 
@@ -28,26 +25,22 @@ pytestmark = pytest.mark.artifacts_templates
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ArtifactStore]:
-    store: ArtifactStore = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "s.db")
-    yield store
-    store.close()
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with sapwood.open("memory:" if request.param == "memory" else tmp_path / "s.db") as store:
+        yield store
 
 
-def two_versions(store: ArtifactStore) -> tuple[TemplateVersion, TemplateVersion, ArtifactKey, ArtifactKey]:
+def two_versions(store: Store) -> tuple[TemplateVersion, TemplateVersion, ArtifactKey, ArtifactKey]:
     """Run an old version, which fails its tests, and a new one, which passes them."""
-    registry = TemplateRegistry(store)
-    old = registry.register("tpl.agent.x", "old {{ a }}", ["a"])
-    first = record_run(
-        store, registry, [("tpl.agent.x", {"a": 1}, ()), ("tpl.agent.x", {"a": 2}, ())], {"tests": False}
-    )
-    new = registry.register("tpl.agent.x", "new {{ a }}", ["a"])
-    second = record_run(store, registry, [("tpl.agent.x", {"a": 1}, ())], {"tests": True, "build": True})
+    old = store.templates.register("tpl.agent.x", "old {{ a }}", ["a"])
+    first = record_run(store, [("tpl.agent.x", {"a": 1}, ()), ("tpl.agent.x", {"a": 2}, ())], {"tests": False})
+    new = store.templates.register("tpl.agent.x", "new {{ a }}", ["a"])
+    second = record_run(store, [("tpl.agent.x", {"a": 1}, ())], {"tests": True, "build": True})
     return old, new, first, second
 
 
-def prompts(store: ArtifactStore) -> Iterator[tuple[RenderedPrompt, list[Any]]]:
-    with store.read() as reader:
+def prompts(store: Store) -> Iterator[tuple[RenderedPrompt, list[Any]]]:
+    with store.artifacts.read() as reader:
         for record in list(reader.load_kinds(None, ["RenderedPrompt"])):
             below = [from_record(child) for child in reader.load(record.key) if child.key != record.key]
             prompt = from_record(record)
@@ -55,9 +48,9 @@ def prompts(store: ArtifactStore) -> Iterator[tuple[RenderedPrompt, list[Any]]]:
             yield prompt, below
 
 
-def test_us2_1_the_template_child_has_an_id_and_the_hash_of_its_static_text(store: ArtifactStore) -> None:
+def test_us2_1_the_template_child_has_an_id_and_the_hash_of_its_static_text(store: Store) -> None:
     two_versions(store)
-    versions = {version.key: version for version in store.list_versions()}
+    versions = {version.key: version for version in store.artifacts.list_versions()}
     for prompt, below in prompts(store):
         (reference,) = [child for child in below if isinstance(child, RefArtifact)]
         version = versions[reference.target]
@@ -65,9 +58,9 @@ def test_us2_1_the_template_child_has_an_id_and_the_hash_of_its_static_text(stor
         assert version.content_hash == sapwood.hash_text(version.text)
 
 
-def test_us2_2_two_versions_are_told_apart_with_their_outcomes(store: ArtifactStore) -> None:
+def test_us2_2_two_versions_are_told_apart_with_their_outcomes(store: Store) -> None:
     old, new, first, second = two_versions(store)
-    with store.read() as reader:
+    with store.artifacts.read() as reader:
         references = References(reader)
         (old_use,), (new_use,) = references.uses(old.key), references.uses(new.key)
     assert (old_use.run, old_use.prompts, old_use.status) == (first, 2, "completed")
@@ -76,24 +69,23 @@ def test_us2_2_two_versions_are_told_apart_with_their_outcomes(store: ArtifactSt
     assert {(one.name, one.passed) for one in new_use.outcomes} == {("tests", True), ("build", True)}
 
 
-def test_sc_003_every_template_artifact_is_grouped_by_id_and_told_apart_by_hash(store: ArtifactStore) -> None:
+def test_sc_003_every_template_artifact_is_grouped_by_id_and_told_apart_by_hash(store: Store) -> None:
     two_versions(store)
-    TemplateRegistry(store).register("tpl.agent.y", "y")
-    with store.read() as reader:
+    store.templates.register("tpl.agent.y", "y")
+    with store.artifacts.read() as reader:
         stored = [record.key for record in reader.load_kinds(None, ["PromptTemplate"])]
-    listed = store.list_versions("tpl.agent")
+    listed = store.artifacts.list_versions("tpl.agent")
     assert sorted(stored) == sorted(version.key for version in listed)
     assert len({(version.template_id, version.content_hash) for version in listed}) == len(listed) == 3
 
 
-def test_sc_005_each_version_leads_to_its_executions_and_their_evidence(store: ArtifactStore) -> None:
-    registry = TemplateRegistry(store)
+def test_sc_005_each_version_leads_to_its_executions_and_their_evidence(store: Store) -> None:
     expected: dict[ArtifactKey, set[ArtifactKey]] = {}
     for number in range(6):
-        version = registry.register(f"tpl.agent.x{number % 2}", f"text {number % 3}")
-        run = record_run(store, registry, [(version.template_id.text, {}, ())], {f"check{number}": number % 2 == 0})
+        version = store.templates.register(f"tpl.agent.x{number % 2}", f"text {number % 3}")
+        run = record_run(store, [(version.template_id.text, {}, ())], {f"check{number}": number % 2 == 0})
         expected.setdefault(version.key, set()).add(run)
-    with store.read() as reader:
+    with store.artifacts.read() as reader:
         references = References(reader)
         for key, runs in expected.items():
             uses = references.uses(key)
@@ -103,47 +95,92 @@ def test_sc_005_each_version_leads_to_its_executions_and_their_evidence(store: A
     assert {key: executions for key, (_, _, executions) in times.items()} == {k: len(v) for k, v in expected.items()}
 
 
-def test_sc_005_evidence_that_came_after_the_seal_counts(store: ArtifactStore) -> None:
+def test_sc_005_evidence_that_came_after_the_seal_counts(store: Store) -> None:
     _, new, _, second = two_versions(store)
-    keys = sapwood.KeyFactory()
-    late = keys.root()
-    store.append(
-        [
-            to_record(RefArtifact(key=keys.child(late), target=second, role="evidence")),
-            to_record(OutcomeEvidence(key=keys.child(late), name="merge", passed=True)),
-        ]
-    )
-    with store.read() as reader:
+    store.evidence(second, "merge", passed=True)
+    with store.artifacts.read() as reader:
         (use,) = References(reader).uses(new.key)
-    assert "merge" in {one.name for one in use.outcomes}
+    assert {one.name for one in use.outcomes} == {"tests", "build", "merge"}
 
 
-def test_sc_007_prompts_are_rebuilt_from_version_arguments_and_contributions(store: ArtifactStore) -> None:
-    registry = TemplateRegistry(store)
-    registry.register("tpl.agent.x", "{{ a }} of {{ b }}\n", ["a", "b"])
+def test_sc_007_prompts_are_rebuilt_from_version_arguments_and_contributions(store: Store) -> None:
+    store.templates.register("tpl.agent.x", "{{ a }} of {{ b }}\n", ["a", "b"])
     parts = [
         Contribution("map", "the map", 5),
         Contribution("note", "a note", -1),
         Contribution("e", "entry", 1, "context"),
     ]
     for number in range(5):
-        record_run(
-            store, registry, [("tpl.agent.x", {"b": number * 0.5, "a": {"z": 1, "y": "é"}}, parts[: number + 1])], {}
-        )
-    versions = {version.key: version for version in store.list_versions()}
+        record_run(store, [("tpl.agent.x", {"b": number * 0.5, "a": {"z": 1, "y": "é"}}, parts[: number + 1])], {})
+    versions = {version.key: version for version in store.artifacts.list_versions()}
     rebuilt = 0
     for prompt, below in prompts(store):
         (reference,) = [child for child in below if isinstance(child, RefArtifact)]
         (args,) = [child for child in below if isinstance(child, PromptArgs)]
-        output = registry.rerender(versions[reference.target], to_record(args).content)
+        output = store.templates.rerender(versions[reference.target], to_record(args).content)
         contributions = [
             Contribution(child.contributor, child.text, child.order, child.slot)
             for child in below
             if isinstance(child, PromptContribution)
         ]
-        assert assemble_prompt(output, contributions) == prompt.text
+        entries = [part.text for part in contributions if part.slot == "context"]
+        assert render_provider_text(assemble_prompt(output, contributions), entries) == prompt.text
         rebuilt += 1
     assert rebuilt == 5
+
+
+class Map:
+    """A contributor that says what it was told."""
+
+    name = "map"
+    order = 5
+
+    def contribute(self, context: PromptContext) -> str:
+        return f"{context.node} {context.template_id} {context.args['a']}"
+
+
+def test_fr_024_every_contributor_leaves_its_contribution(store: Store) -> None:
+    template = sapwood.Template("tpl.agent.code", "Do {{ a }}.", ["a"])
+    record_run(store, [(template, {"a": "it"}, [Map(), Contribution("note", "first", -1)])], {})
+    ((prompt, below),) = prompts(store)
+    assert prompt.text == "Do it.\n\nfirst\n\none tpl.agent.code it"
+    left = [(one.contributor, one.order, one.slot) for one in below if isinstance(one, PromptContribution)]
+    assert left == [("note", -1, "prompt"), ("map", 5, "prompt")]
+    assert (prompt.renderer, prompt.renderer_version) == store.templates.renderer
+
+
+def test_fr_023_a_shared_version_is_referred_to_and_never_copied(store: Store) -> None:
+    run = record_run(store, [("tpl.agent.single.prompt", {"task": "x"}, ()) for _ in range(3)], {})
+    with store.artifacts.read() as reader:
+        targets = [from_record(record) for record in reader.load_kinds(run, ["RefArtifact"])]
+        assert list(reader.load_kinds(run, ["PromptTemplate"])) == []
+    (version,) = store.artifacts.list_versions()
+    assert [one.target for one in targets if isinstance(one, RefArtifact)] == [version.key] * 3
+
+
+@pytest.mark.parametrize(
+    ("template", "args", "code"),
+    [
+        (sapwood.Template("tpl.agent.open", "x {{ y }}"), {}, "UndeclaredVariable"),
+        (sapwood.Template("tpl.agent.open", "{{ y }}", ["y"]), {}, "UndefinedValue"),
+        (sapwood.Template("tpl.agent.open", "x"), {"z": 1}, "InvalidArguments"),
+        (sapwood.Template("tpl.agent.open", "{{ 1 / 0 }}"), {}, "TemplateFailed"),
+        ("tpl.agent.nobody", {}, "NotFound"),
+    ],
+)
+def test_a_template_refused_in_a_run_leaves_its_validation_error_under_the_request(
+    store: Store, template: Any, args: dict[str, Any], code: str
+) -> None:
+    with store.record() as run, run.agent("one") as agent:
+        with pytest.raises(sapwood.SapwoodError):
+            agent.prompt(template, args)
+        agent.report("went on without it")
+    with store.artifacts.read() as reader:
+        (error,) = [from_record(record) for record in reader.load_kinds(run.key, ["ValidationError"])]
+        assert list(reader.load_kinds(run.key, ["RenderedPrompt"])) == []
+    assert isinstance(error, ValidationError)
+    assert (error.key.parent, error.code) == (agent.key, code)
+    assert error.where == ("tpl.agent.nobody" if code == "NotFound" else "tpl.agent.open")
 
 
 def invoke(project: Path, *words: str) -> Any:
@@ -154,9 +191,8 @@ def invoke(project: Path, *words: str) -> Any:
 
 def test_the_command_line_shows_versions_uses_and_outcomes(tmp_path: Path) -> None:
     (tmp_path / ".sapwood").mkdir()
-    store = SqliteStore(tmp_path / ".sapwood/sapwood.db")
-    old, new, first, second = two_versions(store)
-    store.close()
+    with sapwood.open(tmp_path / ".sapwood/sapwood.db") as store:
+        old, new, first, second = two_versions(store)
     (family,) = invoke(tmp_path, "list", "tpl.agent.x")["templates"]
     assert [version["key"] for version in family["versions"]] == [old.key.text, new.key.text]
     assert [version["executions"] for version in family["versions"]] == [1, 1]
@@ -186,7 +222,7 @@ def test_the_command_line_for_people(tmp_path: Path) -> None:
     assert "project, replaces the packaged one" in tree
     assert all(f"── {name}" in tree for name in ("agent", "system", "tool", "workflow"))
     assert "agent/bad.jinja:1" in run("list", "--errors")
-    assert run("show", "tpl.agent.single.prompt") == "a\\x1b[31m\\u202eb\n"
+    assert run("show", "tpl.agent.single.prompt") == "a\\u{1b}[31m\\u{202e}b\n"
     assert run("uses", "tpl.agent.single.prompt") == run("outcomes", "tpl.agent.single.prompt") == "not used yet\n"
     (tmp_path / "templates/agent/single/prompt.jinja").write_text("changed\n")
     assert "+changed" in run("diff", "tpl.agent.single.prompt")

@@ -41,6 +41,15 @@ class ProviderRunOptions:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class PromptContext:
+    """What a contributor is told of the prompt that it adds to."""
+
+    node: str
+    template_id: str
+    args: Mapping[str, Any]
+
+
 class Contributor(Protocol):
     """Adds text to a prompt."""
 
@@ -52,13 +61,18 @@ class Contributor(Protocol):
     def order(self) -> int:
         """Where the text stands: lower is earlier."""
 
-    def contribute(self, context: Any) -> str:
+    def contribute(self, context: PromptContext) -> str:
         """Return the text for this prompt."""
 
 
-def gather_contributions(contributors: Iterable[Contributor], context: Any) -> tuple[Contribution, ...]:
-    """Ask each contributor for its text; return them in the order in which they stand in the prompt."""
-    asked = (Contribution(one.name, one.contribute(context), one.order) for one in contributors)
+def gather_contributions(
+    given: Iterable[Contribution | Contributor], context: PromptContext
+) -> tuple[Contribution, ...]:
+    """Ask each contributor for its text; return all contributions in the order in which they stand in the prompt."""
+    asked = (
+        one if isinstance(one, Contribution) else Contribution(one.name, one.contribute(context), one.order)
+        for one in given
+    )
     return tuple(sorted(asked, key=_place))
 
 

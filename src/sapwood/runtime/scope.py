@@ -16,8 +16,16 @@ from sapwood.core.events import GraphEvent
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
-from sapwood.core.prompt import Contribution, assemble_prompt, render_provider_text
+from sapwood.core.prompt import (
+    Contribution,
+    Contributor,
+    PromptContext,
+    assemble_prompt,
+    gather_contributions,
+    render_provider_text,
+)
 from sapwood.core.record import Record
+from sapwood.core.template import Templated
 from sapwood.errors import InvalidArtifact, SapwoodError, ScopeEnded
 from sapwood.runtime.records import checked_text, json_record, prompt_records, text_record
 from sapwood.runtime.shielded import shielded
@@ -103,18 +111,22 @@ class Agent(Scope):
 
     def prompt(
         self,
-        template: Any,
+        template: str | Templated,
         args: Mapping[str, Any] | None = None,
-        contributions: Sequence[Contribution] = (),
+        contributions: Sequence[Contribution | Contributor] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> Prompt:
-        """Render a template, add the contributions, and record the text with all that it is made of."""
+        """Render a template, add the contributions, and record the text with all that it is made of.
+
+        A template defined in code is registered by its first use. A contributor is asked for its text.
+        """
         try:
             rendered = self._run.templates.render(template, args or {})
         except SapwoodError as error:
-            self._refuse(error, str(template))
+            self._refuse(error, template if isinstance(template, str) else template.template_id.text)
             raise
-        parts = sorted(contributions, key=lambda part: (part.order, part.name))
+        context_of = PromptContext(self.name, rendered.version.template_id.text, args or {})
+        parts = gather_contributions(contributions, context_of)
         context = [part.text for part in parts if part.slot == "context"]
         text = Prompt(render_provider_text(assemble_prompt(rendered.text, parts), context))
         child = self._run.keys.child

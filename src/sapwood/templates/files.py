@@ -79,6 +79,12 @@ def standard_roots(project: Path | None, configured: Iterable[str] = ()) -> list
     return roots + [Root(base / folder, Origin.CONFIGURED) for folder in configured]
 
 
+def packaged_text(template_id: TemplateId) -> tuple[str, int] | None:
+    """Return the text of a packaged template and when it was last changed; None when there is none."""
+    path = BUILTIN.joinpath(*template_id.text.split(".")[1:]).with_suffix(SUFFIX)
+    return _read(path, template_id.text) if path.is_file() else None
+
+
 def load_files(registry: TemplateRegistry, store: TemplateStore, roots: Sequence[Root]) -> Loaded:
     """Make every good file the current version of its family; only texts that the store does not have are parsed."""
     loaded = Loaded()

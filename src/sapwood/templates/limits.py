@@ -15,7 +15,7 @@ class RenderLimits(msgspec.Struct, frozen=True):
     """What a rendering may use; time and memory bind only in the child process."""
 
     output_bytes: int = MIB
-    cpu_s: float = 1.5
+    cpu_s: float = 1.0
     wall_s: float = (
         5.0  # only a backstop: a template can wait for nothing, so it cannot stop without using the processor
     )

@@ -23,7 +23,8 @@ from sapwood.templates.limits import OUT_OF_MEMORY, RenderLimits
 START_S = 30.0
 CPU_SIGNALS = (-signal.SIGPROF, -signal.SIGXCPU)
 
-# -I shuts out the environment, the user's packages and the working directory; what we need is then named by its path.
+# -I and -S shut out the environment, the working directory and every installed package; what is needed is then named by
+# its path, so that the child has the very same sapwood as its parent.
 _BOOT = "import sys; sys.path += sys.argv[2:]; from sapwood.templates.child import main; main(sys.argv[1])"
 _KINDS = {
     name: kind
@@ -63,7 +64,7 @@ class _Child:
         self._limits = limits
         self.is_fresh = True
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _BOOT, msgspec.json.encode(limits).decode(), *_package_folders()],
+            [sys.executable, "-I", "-S", "-c", _BOOT, msgspec.json.encode(limits).decode(), *_package_folders()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -50,12 +50,14 @@ class TemplateRegistry:
         clock: Clock = now_ms,
         rendering: Rendering | None = None,
         content_hash: Callable[[str], str] = hash_text,
+        packaged: Callable[[TemplateId], tuple[str, int] | None] = lambda _: None,
     ) -> None:
         self._store = store
         self._keys = keys or KeyFactory(clock)
         self._clock = clock
         self._rendering = rendering or shared_rendering()
         self._content_hash = content_hash
+        self._packaged = packaged
         self._waiting: dict[str, StaticText] = {}  # current, and known to be stored: its version is read when needed
         self._current: dict[str, TemplateVersion] = {}
         self._versions: dict[tuple[str, str], TemplateVersion] = {}
@@ -112,7 +114,7 @@ class TemplateRegistry:
             self.register(template_id, template.text, template.variables)
         version = self._current.get(template_id) or self.current(template_id)
         is_trusted = version is not None
-        version = version or self._latest_stored(template_id)
+        version = version or self._found(template_id)
         args_json = argument_bytes(args, version.variables, template_id)
         text = self._rendering.render(version.text, args_json, version.variables, template_id, trusted=is_trusted)
         return Rendered(version, args_json, text, *self._rendering.renderer)
@@ -156,9 +158,13 @@ class TemplateRegistry:
             )
         return found if found.variables == static.variables else replace(found, variables=static.variables)
 
-    def _latest_stored(self, template_id: str) -> TemplateVersion:
+    def _found(self, template_id: str) -> TemplateVersion:
+        """Return the newest stored version of a family that nobody registered here, else the packaged one."""
         family = TemplateId(template_id)
         versions = [version for version in self._store.list_versions(template_id) if version.template_id == family]
-        if not versions:
-            raise NotFound(f"template {template_id}", "register it, or put its file below templates/")
-        return versions[-1]
+        if versions:
+            return versions[-1]
+        if packaged := self._packaged(family):
+            text, last_updated_ms = packaged
+            return self.register(family, text, last_updated_ms=last_updated_ms)
+        raise NotFound(f"template {template_id}", "register it, or put its file below templates/")

@@ -11,7 +11,7 @@ from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
 from sapwood.ports import Reader
 
-EVIDENCE_ROLES: Final = frozenset({"evidence", "evidence_for"})
+EVIDENCE_ROLE: Final = "evidence_for"
 """The role in which evidence that came after the Seal refers to its run."""
 
 
@@ -61,7 +61,7 @@ class References:
 
     def _outcomes(self, run: ArtifactKey) -> list[OutcomeEvidence]:
         """Return the evidence in the run, then that which came after its Seal as a run of its own."""
-        late = [ref.key.root for ref in self._by_target.get(run, ()) if ref.role in EVIDENCE_ROLES]
+        late = [ref.key.root for ref in self._by_target.get(run, ()) if ref.role == EVIDENCE_ROLE]
         roots = dict.fromkeys([run, *late])
         records = (record for root in roots for record in self._reader.load_kinds(root, ["OutcomeEvidence"]))
         return [evidence for evidence in map(from_record, records) if isinstance(evidence, OutcomeEvidence)]

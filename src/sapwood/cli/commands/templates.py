@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from sapwood.cli.visible import visible
+from sapwood.cli.opened import store_options
+from sapwood.cli.untrusted import visible
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.template import TemplateVersion
+from sapwood.settings import Settings
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -43,47 +45,26 @@ class Opened:
 
 
 @contextmanager
-def _opened(project: str | None, store_path: str | None) -> Iterator[Opened]:
-    from sapwood.clock import KeyFactory
-    from sapwood.settings import Settings
-    from sapwood.storage.sqlite import SqliteStore
-    from sapwood.templates.files import load_files, standard_roots
-    from sapwood.templates.refusals import record_refusals
-    from sapwood.templates.registry import TemplateRegistry
+def _opened(project: str, store: str | None) -> Iterator[Opened]:
+    from sapwood.app import load_templates, open_store
 
-    settings = Settings.read({"project": project, "store": store_path}, os.environ)
+    settings = Settings.read({"project": project, "store": store}, os.environ)
     Path(settings.store_path).parent.mkdir(parents=True, exist_ok=True)
-    store = SqliteStore(settings.store_path)
-    try:
-        keys = KeyFactory()
-        registry = TemplateRegistry(store, keys=keys)
-        loaded = load_files(registry, store, standard_roots(settings.project, settings.template_roots))
-        record_refusals(store, keys, loaded.refused, settings.project)
-        yield Opened(store, registry, loaded)
-    finally:
-        store.close()
-
-
-def _common(function: Any) -> Any:
-    for option in (
-        click.option("--project", help="The project directory; default: here."),
-        click.option("--store", "store_path", help="The store; default: .sapwood/sapwood.db in the project."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-    ):
-        function = option(function)
-    return function
+    with open_store(settings.store_path) as opened:
+        loaded = load_templates(opened, settings.project, settings.template_roots)
+        yield Opened(opened.artifacts, cast("TemplateRegistry", opened.templates), loaded)
 
 
 @command.command("list")
 @click.argument("prefix", default="tpl")
 @click.option("--errors", is_flag=True, help="Show the files that were refused instead.")
-@_common
-def list_templates(prefix: str, errors: bool, project: str | None, store_path: str | None, as_json: bool) -> None:
+@store_options
+def list_templates(prefix: str, errors: bool, project: str, store: str | None, as_json: bool) -> None:
     """Show the families below PREFIX as a tree, with their versions and their first and last use."""
     from sapwood.templates.refusals import list_refusals
     from sapwood.templates.usage import References
 
-    with _opened(project, store_path) as opened:
+    with _opened(project, store) as opened:
         if errors:
             _print_errors([_error_row(error) for error in list_refusals(opened.store)], as_json)
             return
@@ -101,12 +82,12 @@ def list_templates(prefix: str, errors: bool, project: str | None, store_path: s
 
 @command.command()
 @click.argument("version")
-@_common
-def show(version: str, project: str | None, store_path: str | None, as_json: bool) -> None:
+@store_options
+def show(version: str, project: str, store: str | None, as_json: bool) -> None:
     """Print the text of VERSION: an id (its current version), ID@HASH, or a key."""
     from sapwood.templates.versions import find_named
 
-    with _opened(project, store_path) as opened:
+    with _opened(project, store) as opened:
         found = find_named(opened.store, version, opened.registry.current)
     if as_json:
         _print_json({"id": found.template_id.text, "text": found.text, **_version_row(found)})
@@ -116,14 +97,14 @@ def show(version: str, project: str | None, store_path: str | None, as_json: boo
 
 @command.command()
 @click.argument("versions", nargs=-1, required=True)
-@_common
-def diff(versions: tuple[str, ...], project: str | None, store_path: str | None, as_json: bool) -> None:
+@store_options
+def diff(versions: tuple[str, ...], project: str, store: str | None, as_json: bool) -> None:
     """Show how two versions differ; with one ID its current version against the newest other one."""
     from sapwood.templates.versions import find_pair, short_name, version_diff
 
     if len(versions) > 2:
         raise click.UsageError("give one id or two versions")
-    with _opened(project, store_path) as opened:
+    with _opened(project, store) as opened:
         old, new = find_pair(opened.store, versions, opened.registry.current)
     lines = list(version_diff(old, new))
     if as_json:
@@ -135,10 +116,10 @@ def diff(versions: tuple[str, ...], project: str | None, store_path: str | None,
 
 @command.command()
 @click.argument("version")
-@_common
-def uses(version: str, project: str | None, store_path: str | None, as_json: bool) -> None:
+@store_options
+def uses(version: str, project: str, store: str | None, as_json: bool) -> None:
     """Show which executions used VERSION, and when."""
-    found, used = _uses(version, project, store_path)
+    found, used = _uses(version, project, store)
     if as_json:
         _print_json({"id": found.template_id.text, **_version_row(found), "uses": [_use_row(use) for use in used]})
         return
@@ -151,10 +132,10 @@ def uses(version: str, project: str | None, store_path: str | None, as_json: boo
 
 @command.command()
 @click.argument("version")
-@_common
-def outcomes(version: str, project: str | None, store_path: str | None, as_json: bool) -> None:
+@store_options
+def outcomes(version: str, project: str, store: str | None, as_json: bool) -> None:
     """Show the outcome evidence of every execution that used VERSION."""
-    found, used = _uses(version, project, store_path)
+    found, used = _uses(version, project, store)
     if as_json:
         _print_json(
             {"id": found.template_id.text, **_version_row(found), "executions": [_use_row(use) for use in used]}
@@ -168,11 +149,11 @@ def outcomes(version: str, project: str | None, store_path: str | None, as_json:
         click.echo("not used yet")
 
 
-def _uses(version: str, project: str | None, store_path: str | None) -> tuple[TemplateVersion, list[Use]]:
+def _uses(version: str, project: str, store: str | None) -> tuple[TemplateVersion, list[Use]]:
     from sapwood.templates.usage import References
     from sapwood.templates.versions import find_named
 
-    with _opened(project, store_path) as opened:
+    with _opened(project, store) as opened:
         found = find_named(opened.store, version, opened.registry.current)
         with opened.store.read() as reader:
             return found, References(reader).uses(found.key)
