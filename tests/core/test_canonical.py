@@ -122,7 +122,9 @@ CULPRITS = [
 ]
 
 
-@pytest.mark.parametrize(("culprit", "why"), CULPRITS, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize(
+    ("culprit", "why"), CULPRITS, ids=[f"{type(value).__name__} {n}" for n, (value, _) in enumerate(CULPRITS)]
+)
 def test_what_has_no_form_is_refused_with_its_path(culprit: object, why: str) -> None:
     with pytest.raises(NotCanonical) as caught:
         canonical_json({"fine": [1, "é"], "list": [0, {"odd name": culprit}]})

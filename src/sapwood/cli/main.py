@@ -15,7 +15,7 @@ from sapwood.version import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "budget": ("budget", "How often token budgets were hit, and which are too tight or never used."),
     "context": ("context", "What a node saw, entry by entry, and why."),
-    "demo": ("demo", "Build, show, rebuild and verify a small tree, offline."),
+    "demo": ("demo", "Record, show, rebuild and verify a small multi-agent run, offline."),
     "ingest": ("ingest", "Write the files that a document declares, undo that, or list what landed."),
     "reconstruct": ("reconstruct", "Rebuild what happened in a run from its tree alone."),
     "runs": ("runs", "List the runs of a store, newest first."),
