@@ -93,6 +93,8 @@ def test_sizes_have_limits(trusted: bool) -> None:
         ("{{ " + "(" * 4000 + ")" * 4000 + " }}", sapwood.TemplateLimit, None),
         ("{% if 1 %}" * 150 + "{% endif %}" * 150, sapwood.TemplateLimit, None),
         ("{{ 'a' + 1 }}", sapwood.TemplateFailed, 1),
+        ("{{ (1e308 * 10)|int }}", sapwood.TemplateFailed, 1),
+        ("{{ range(10 ** 6) }}", sapwood.TemplateLimit, 1),
         ("{{ [1]|sum(start=[]) }}", sapwood.TemplateFailed, 1),
         ("{{ '%d'|format('x') }}", sapwood.TemplateFailed, 1),
         ("{{ " + "9" * 5000 + " }}", sapwood.TemplateFailed, None),

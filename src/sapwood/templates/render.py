@@ -107,7 +107,7 @@ def _kind_and_cause(error: Exception, limits: RenderLimits) -> tuple[type[Templa
             RecursionError() | SyntaxError()
         ):  # of the parser, of a macro, or of the Python code made from the template
             return TemplateLimit, "nested or recursive too deeply"
-        case OverflowError():
+        case OverflowError() if "infinity" not in _message(error):  # a range, an index or a power out of bounds
             return TemplateLimit, _message(error)
         case UnicodeEncodeError():
             return TemplateForbidden, "the rendered text holds a lone surrogate"

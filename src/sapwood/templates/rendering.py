@@ -69,7 +69,7 @@ def shared_rendering() -> Rendering:
 
 
 def render_template(
-    text: str, args: Mapping[str, Any] | None = None, *, variables: Iterable[str] = (), trusted: bool = False
+    text: str, args: Mapping[str, Any] | None = None, *, variables: Iterable[str] | None = None, trusted: bool = False
 ) -> str:
     """Return `text` rendered with `args`; raise a TemplateError with line and cause for whatever goes wrong.
 
@@ -77,6 +77,6 @@ def render_template(
     `{# variables: a, b #}`. A text that is not `trusted` renders in a child process with limits on time and memory.
     """
     static_bytes(text)
-    declared = declared_variables(text, variables)
+    declared = declared_variables(text, variables or ())
     args_json = argument_bytes({} if args is None else args, declared)
     return shared_rendering().render(text, args_json, declared, trusted=trusted)
