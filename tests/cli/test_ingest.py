@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import sapwood as api
+
 DOCUMENT = "```python file=a.py\nprint(1)\n```\n```python file=bad.py\ndef\n```\n```sh file=../x\n```\n"
 
 
@@ -68,3 +70,29 @@ def test_bytes_that_are_no_text_are_refused_block_by_block(tmp_path: Path) -> No
 
 def test_a_document_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     assert sapwood("nothing.md", folder=tmp_path).returncode == 3
+
+
+def test_with_a_store_the_document_is_a_run_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "a.py").write_text("before\n")
+    done = sapwood("-", "--check", "--json", "--store", "s.db", folder=tmp_path, given=DOCUMENT.encode())
+    manifest = json.loads(done.stdout)["manifest"]
+    with api.open(tmp_path / "s.db") as store:
+        tree = store.load(manifest["run_id"])
+        kinds = [artifact.kind for artifact in tree.walk()]
+        assert store.verify(manifest["run_id"]).is_ok
+    assert kinds.count("IngestManifest") == 1
+    assert kinds.count("IngestedFile") == 3  # two written, one that was there before
+    assert kinds.count("Log") == 1
+    assert kinds.count("Seal") == 1
+
+
+def test_on_error_fail_fails_the_run_after_all_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "sapwood.toml").write_text('[ingest]\non_error = "fail"\n')
+    done = sapwood("-", "--json", "--store", "s.db", folder=tmp_path, given=DOCUMENT.encode())
+    assert done.returncode == 4
+    with api.open(tmp_path / "s.db") as store:
+        (run,) = store.runs()
+        kinds = [artifact.kind for artifact in store.load(run.key).walk()]
+    assert run.status == "failed"
+    assert kinds.count("IngestedFile") == 2

@@ -96,8 +96,7 @@ def test_an_ingested_document_is_recorded_with_every_file_and_what_it_replaced(t
     done = ingest(BLOCK + "```sh file=c\n```\n", Project(tmp_path), SOURCE, IngestSettings())
     keys = KeyFactory()
     parent = keys.root()
-    with Project(tmp_path) as project:
-        recorded = list(artifacts_of(done, project, parent, keys.child))
+    recorded = list(artifacts_of(done, tmp_path, parent, keys.child))
     manifest, before, written, fresh = recorded
     assert isinstance(manifest, IngestManifest)
     assert manifest.manifest == done.manifest

@@ -34,7 +34,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class IngestHooks:
-    """Both hooks of one project; off unless turned on."""
+    """Both hooks of one project; off unless turned on.
+
+    Neither raises for what went wrong with a file: the caller records the outcome, then calls `raise_if_asked`.
+    """
 
     project_dir: str | os.PathLike[str]
     settings: IngestSettings = field(default_factory=IngestSettings)

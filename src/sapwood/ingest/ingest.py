@@ -1,7 +1,7 @@
 """Document -> files in the workspace and a manifest that accounts for every block.
 
 Fail-open: whatever goes wrong, the later blocks are still tried, the manifest says what happened, and no exception
-leaves, unless the settings ask for one.
+leaves, unless the settings ask for one: it is raised last, when all is recorded.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def ingest_document(
     rules = IngestSettings.of(settings)
     source = Source(str(run_id), str(node_id), source_kind, mode, doc_path)
     done = ingest(document, Project(project_dir), source, rules, attempt=attempt)
+    raise_if_asked(done, rules)
     return done.manifest
 
 
@@ -77,7 +78,7 @@ def ingest(
     attempt: int = 1,
     clock: Callable[[], int] = now_ms,
 ) -> Ingested:
-    """Ingest one document; see `ingest_document`."""
+    """Ingest one document and return what became of it; raises nothing. See `ingest_document`."""
     problems: list[str] = []
     verdicts = _judged(document, settings, problems)
     done = Ingested({}, problems=problems)
@@ -92,9 +93,13 @@ def ingest(
         problems.append(blocked.reason)
     for problem in problems:
         _logger.error("ingest: %s", problem)
-    if settings.on_error == "fail" and (problems or done.manifest["summary"]["rejected"]):
-        raise IngestFailed(done.manifest, problems)
     return done
+
+
+def raise_if_asked(done: Ingested, settings: IngestSettings) -> None:
+    """Raise IngestFailed for a document that did not land whole, if the settings say so: after it is recorded."""
+    if settings.on_error == "fail" and (done.problems or done.manifest["summary"]["rejected"]):
+        raise IngestFailed(done.manifest, done.problems)
 
 
 def _judged(document: str, settings: IngestSettings, problems: list[str]) -> list[Verdict]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -15,17 +16,19 @@ from sapwood.ingest.workspace import WORKSPACE, Project
 
 
 def artifacts_of(
-    done: Ingested, project: Project, parent: ArtifactKey, mint: Callable[[ArtifactKey], ArtifactKey]
+    done: Ingested,
+    project_dir: str | os.PathLike[str],
+    parent: ArtifactKey,
+    mint: Callable[[ArtifactKey], ArtifactKey],
 ) -> Iterator[IngestManifest | IngestedFile]:
     """Yield the manifest under `parent`, and under it each written file, after what it replaced.
 
-    `mint` makes a new key below the one it is given; `project` is open.
+    `mint` makes a new key below the one it is given.
     """
     key = mint(parent)
     yield IngestManifest(key, manifest=done.manifest)
-    objects = Objects(project)
     for landed in done.landed:
-        before = _before(landed, objects, mint(key)) if landed.previous is not None else None
+        before = _before(landed, project_dir, mint(key)) if landed.previous is not None else None
         if before is not None:
             yield before
         verdict = landed.verdict
@@ -40,13 +43,13 @@ def artifacts_of(
         )
 
 
-def _before(landed: Landed, objects: Objects, key: ArtifactKey) -> IngestedFile | None:
+def _before(landed: Landed, project_dir: str | os.PathLike[str], key: ArtifactKey) -> IngestedFile | None:
     """Return what the path held; None when it is no longer kept."""
     assert landed.previous is not None
-    with suppress(OSError, Blocked):
+    with suppress(OSError, Blocked), Project(project_dir) as project:
         return IngestedFile(
             key,
-            data=objects.load(landed.previous.sha256),
+            data=Objects(project).load(landed.previous.sha256),
             workspace_path=_path(landed),
             sha256=landed.previous.sha256,
             block_index=landed.verdict.block.index,

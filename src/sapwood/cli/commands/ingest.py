@@ -7,20 +7,24 @@ import json
 import os
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sapwood.cli.untrusted import visible
 from sapwood.clock import KeyFactory
 from sapwood.core.fences import parse_fences
-from sapwood.core.ingest_manifest import Source, build_manifest
+from sapwood.core.hashing import hash_bytes
+from sapwood.core.ingest_manifest import Source, build_manifest, shown
 from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.verdicts import Verdict, judge
 from sapwood.errors import NotFound
 from sapwood.ingest.beneath import Blocked
 from sapwood.ingest.checks import DEFAULT_VALIDATORS, Validators, check_landed, save_checks
-from sapwood.ingest.ingest import ingest, instant, with_outcome
+from sapwood.ingest.ingest import Ingested, ingest, instant, raise_if_asked, with_outcome
+from sapwood.ingest.recorded import artifacts_of
 from sapwood.ingest.staging import Draft
 from sapwood.ingest.undo import is_undone, undo_manifest, undone_paths
 from sapwood.ingest.workspace import WORKSPACE, Project
@@ -29,6 +33,7 @@ from sapwood.settings import Settings
 if TYPE_CHECKING:
     from rich.table import Table
 
+NODE = "cli"
 _STYLES = {"written": "green", "skipped": "yellow", "rejected": "red"}
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _project = click.option(
@@ -62,22 +67,22 @@ def command() -> None:
 @_project
 @click.option("--dry-run", is_flag=True, help="Write nothing; show a diff of what would change.")
 @click.option("--check", is_flag=True, help="Run the configured validators on what was written.")
+@click.option("--store", help="Also record the document, its files and what they replaced as a run of this store.")
 @_as_json
-def ingest_file(file: str, project: Path, dry_run: bool, check: bool, as_json: bool) -> None:
+def ingest_file(file: str, project: Path, dry_run: bool, check: bool, store: str | None, as_json: bool) -> None:
     """Ingest FILE, or standard input for `-`. Exit code 1: a block was rejected, or a check said no."""
     document = _read(file)
     given = dict(Settings.read({"project": str(project)}, os.environ).ingest)
     validators: Validators = {**DEFAULT_VALIDATORS, **given.pop("validators", {})}
     rules = IngestSettings.of(given)
-    source = Source(KeyFactory().root().text, "cli", "cli", "unknown", "-" if file == "-" else Path(file).name)
+    name = "-" if file == "-" else Path(file).name
     if dry_run:
+        source = Source(KeyFactory().root().text, NODE, "cli", "unknown", name)
         _show_plan(document, project, source, rules, as_json=as_json)
         return
-    done = ingest(document, Project(project), source, rules)
-    checks = check_landed(done, project, validators) if check else []
-    if checks and done.manifest_path:
-        with suppress(Blocked, OSError), Project(project) as opened:
-            save_checks(opened, done.manifest_path, checks)
+    job = _Job(document, project, name, rules, validators if check else {})
+    done, checks = job.run(KeyFactory().root().text) if store is None else job.run_recorded(store)
+    raise_if_asked(done, rules)
     if as_json:
         answer = {"manifest": done.manifest, "manifest_path": done.manifest_path, "problems": done.problems}
         _print_json({**answer, "checks": checks} if check else answer)
@@ -88,6 +93,43 @@ def ingest_file(file: str, project: Path, dry_run: bool, check: bool, as_json: b
         click.echo(f"sapwood: ingest: {problem}", err=True)
     if done.manifest["summary"]["rejected"] or done.problems or any(result["ok"] is False for result in checks):
         sys.exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One document to ingest from the command line."""
+
+    document: str
+    project: Path
+    name: str
+    rules: IngestSettings
+    validators: Validators
+
+    def run(self, run_id: str) -> tuple[Ingested, list[dict[str, Any]]]:
+        """Write the files, and look at them with the validators."""
+        source = Source(run_id, NODE, "cli", "unknown", self.name)
+        done = ingest(self.document, Project(self.project), source, self.rules)
+        checks = check_landed(done, self.project, self.validators)
+        if checks and done.manifest_path:
+            with suppress(Blocked, OSError), Project(self.project) as opened:
+                save_checks(opened, done.manifest_path, checks)
+        return done, checks
+
+    def run_recorded(self, url: str) -> tuple[Ingested, list[dict[str, Any]]]:
+        """Do the same inside a small run of its own."""
+        from sapwood.app import open_store
+
+        data = self.document.encode("utf-8", "surrogateescape")
+        about = {"doc_path": shown(self.name), "bytes": len(data), "sha256": hash_bytes(data)}
+        given = {"document": about}
+        with open_store(url) as store, store.record(inputs=given) as run, run.agent(NODE, request=about) as agent:
+            done, checks = self.run(run.key.text)
+            for artifact in artifacts_of(done, self.project, agent.key, run.keys.child):
+                agent.add(artifact)
+            if checks:
+                agent.log(json.dumps({"checks": checks}), content_type="json")
+            raise_if_asked(done, self.rules)
+        return done, checks
 
 
 @command.command("undo")
@@ -123,13 +165,6 @@ def log(project: Path, show_all: bool, as_json: bool) -> None:
         shown_file = row["workspace_path"] or row["declared_file"]
         _add_row(table, row["ts"], row["run_id"], row["node_id"], shown_file, status, row["manifest"])
     _print_table(table)
-
-
-def visible(text: str) -> str:
-    """Return `text` with everything a terminal would act on, or not show, written out."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
 
 
 def _read(file: str) -> str:
