@@ -34,11 +34,17 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class ProviderRunOptions:
-    """How one prompt is to be run; `context` holds the handoff's entries, in order and as they are."""
+    """How one prompt is to be run; `context` holds the handoff's entries, in order and as they are.
+
+    `settings` are the node's `options`; `node` and `attempt` say for whom, `folder` where files may be looked for.
+    """
 
     context: tuple[str, ...] = ()
     system_prompt: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    node: str = ""
+    attempt: int = 1
+    folder: str = "."
 
 
 @dataclass(frozen=True, slots=True)

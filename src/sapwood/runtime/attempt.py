@@ -50,7 +50,9 @@ async def run_agent(node: AgentNode, work: Work, executor: Executor) -> Done:
     """Assemble the context, render, call the provider in a fresh session, and record what it streams as it comes."""
     handoff = assemble(work, executor)
     prompt = record_prompt(node, work, executor, handoff)
-    options = ProviderRunOptions(context=handoff.entries, settings=node.options)
+    options = ProviderRunOptions(
+        context=handoff.entries, settings=node.options, node=node.key, attempt=work.attempt.number
+    )
     executor.emit(work.delivery, executor.event(ActionStartedEvent, node.key, agent_name=node.provider))
     result: ProviderResult | None = None
     async for item in executor.world.providers[node.provider].run(prompt, options):

@@ -1,0 +1,1 @@
+"""Providers: who answers a prompt. `scripted` from a file, `command` by any program, others through an entry point."""

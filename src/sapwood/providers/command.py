@@ -1,0 +1,224 @@
+"""Any command-line agent as a provider: the prompt goes in, text or lines of JSON come out.
+
+`options` of the node: `command` (a list of words), `prompt` (`stdin` or `argument`), `output` (`text` or `jsonl`),
+`timeout_s`, `max_output_bytes`, `env`. The program gets the system prompt in SAPWOOD_SYSTEM_PROMPT and its own process
+group, all of which is ended when the time is up, the output too large, or the call cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from sapwood.core.events import GraphEvent
+from sapwood.core.prompt import ProviderRunOptions, render_provider_text
+from sapwood.core.provider import ProviderResult
+from sapwood.core.provider_lines import LineError, read_line
+from sapwood.errors import ProviderFailed
+from sapwood.providers.stamps import Stamps, real_stamps
+
+NAME: Final = "command"
+MAX_ARGUMENT_BYTES: Final = 128 * 1024 - 1
+GRACE_S: Final = 2.0
+_KEPT_ERRORS_BYTES = 4096
+_CHUNK_BYTES = 64 * 1024
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOptions:
+    """The settings of one call, checked."""
+
+    command: tuple[str, ...]
+    prompt: str = "stdin"
+    output: str = "text"
+    timeout_s: float = 600.0
+    max_output_bytes: int = 8 * 1024 * 1024
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, settings: Mapping[str, Any]) -> CommandOptions:
+        """Read the node's options; raise ProviderFailed (another try would not help) that names the wrong one."""
+        for name, is_right, expected in _RULES:
+            if (name in settings or name == "command") and not is_right(settings.get(name)):
+                raise ProviderFailed(NAME, f"option {name}: expected {expected}", retryable=False)
+        unknown = [name for name in settings if name not in cls.__dataclass_fields__]
+        if unknown:
+            allowed = ", ".join(cls.__dataclass_fields__)
+            raise ProviderFailed(NAME, f"unknown option {unknown[0]!r}; allowed: {allowed}", retryable=False)
+        return cls(**{**settings, "command": tuple(settings["command"])})
+
+
+def _is_words(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(word, str) for word in value)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+_RULES: Final = (
+    ("command", _is_words, "a list of words, the program first"),
+    ("prompt", lambda value: value in ("stdin", "argument"), "stdin or argument"),
+    ("output", lambda value: value in ("text", "jsonl"), "text or jsonl"),
+    ("timeout_s", _is_positive, "a number of seconds"),
+    ("max_output_bytes", lambda value: _is_positive(value) and isinstance(value, int), "a whole number"),
+    ("env", _is_texts, "names and texts"),
+)
+
+
+class CommandProvider:
+    """Runs a program for each prompt."""
+
+    def __init__(self, stamps: Stamps | None = None) -> None:
+        self._stamps = stamps or real_stamps()
+
+    async def run(self, prompt: str, options: ProviderRunOptions) -> AsyncIterator[GraphEvent | ProviderResult]:
+        settings = CommandOptions.read(options.settings)
+        text = render_provider_text(prompt, options.context)
+        process = await _start(settings, text, options)
+        feeding = asyncio.ensure_future(_feed(process, text if settings.prompt == "stdin" else ""))
+        errors = asyncio.ensure_future(_last_errors(process))
+        deadline = asyncio.get_running_loop().time() + settings.timeout_s
+        try:
+            async with aclosing(self._answer(process, settings, options.node, deadline)) as answer:
+                async for item in answer:
+                    yield item
+            code = await _before(deadline, process.wait())
+            if code != 0:
+                said = (await _before(deadline, errors)).strip().splitlines()
+                raise ProviderFailed(NAME, f"exit code {code}" + (f": {said[-1][:300]}" if said else ""))
+        except TimeoutError:
+            raise ProviderFailed(NAME, f"no answer within {settings.timeout_s:g} s") from None
+        finally:
+            await asyncio.shield(_end_group(process))
+            for task in (feeding, errors):
+                task.cancel()
+            await asyncio.gather(feeding, errors, return_exceptions=True)
+            process._transport.close()  # type: ignore[attr-defined]  # pipes that were not read to their end stay open
+
+    async def _answer(
+        self, process: asyncio.subprocess.Process, settings: CommandOptions, node: str, deadline: float
+    ) -> AsyncGenerator[GraphEvent | ProviderResult, None]:
+        text = _text_of(process, settings.max_output_bytes, deadline)
+        if settings.output == "jsonl":
+            async for line in _lines(text):
+                yield self._read(line, node)
+            return
+        pieces = []
+        async for piece in text:
+            pieces.append(piece)
+            yield self._read(json.dumps({"type": "delta", "text": piece}), node)
+        if await _before(deadline, process.wait()) == 0:
+            yield ProviderResult("".join(pieces))
+
+    def _read(self, line: str, node: str) -> GraphEvent | ProviderResult:
+        try:
+            item = read_line(json.loads(line), self._stamps(node))
+        except ValueError as error:
+            raise ProviderFailed(NAME, f"a line of its output cannot be used: {error}") from None
+        if isinstance(item, LineError):
+            raise ProviderFailed(NAME, item.message, retryable=item.retryable)
+        return item
+
+
+async def _start(settings: CommandOptions, text: str, options: ProviderRunOptions) -> asyncio.subprocess.Process:
+    words = [*settings.command, text] if settings.prompt == "argument" else list(settings.command)
+    if any("\0" in word or len(word.encode()) > MAX_ARGUMENT_BYTES for word in words):
+        why = f"a word of the command has a zero byte or more than {MAX_ARGUMENT_BYTES} bytes; use prompt: stdin"
+        raise ProviderFailed(NAME, why, retryable=False)
+    environment = {**os.environ, "SAPWOOD_SYSTEM_PROMPT": options.system_prompt, **settings.env}
+    try:
+        return await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=options.folder,
+            env=environment,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise ProviderFailed(NAME, f"{words[0]} cannot be started: {error}", retryable=False) from None
+
+
+async def _feed(process: asyncio.subprocess.Process, text: str) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError, ConnectionResetError):  # a program need not read what it is given
+        process.stdin.write(text.encode())
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _last_errors(process: asyncio.subprocess.Process) -> str:
+    assert process.stderr is not None
+    kept = b""
+    while chunk := await process.stderr.read(_CHUNK_BYTES):
+        kept = (kept + chunk)[-_KEPT_ERRORS_BYTES:]
+    return kept.decode(errors="replace")
+
+
+async def _before(deadline: float, work: Awaitable[T]) -> T:
+    """Await `work`; raise TimeoutError when it is not there at the deadline.
+
+    A `timeout` block round the whole stream would not do: its reader may take each item in a task of its own.
+    """
+    async with asyncio.timeout_at(deadline):
+        return await work
+
+
+async def _text_of(process: asyncio.subprocess.Process, limit_bytes: int, deadline: float) -> AsyncIterator[str]:
+    """Yield the program's output as it comes; raise ProviderFailed when it is too much or no UTF-8."""
+    assert process.stdout is not None
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    size_bytes = 0
+    try:
+        while chunk := await _before(deadline, process.stdout.read(_CHUNK_BYTES)):
+            size_bytes += len(chunk)
+            if size_bytes > limit_bytes:
+                raise ProviderFailed(NAME, f"more than {limit_bytes} bytes of output")
+            if text := decoder.decode(chunk):
+                yield text
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise ProviderFailed(NAME, "its output is not UTF-8") from None
+
+
+async def _lines(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    rest: list[str] = []
+    async for piece in pieces:
+        *whole, last = piece.split("\n")
+        for line in whole:
+            full = "".join([*rest, line])
+            rest = []
+            if full.strip():
+                yield full
+        rest.append(last)
+    if (full := "".join(rest)).strip():
+        yield full
+
+
+async def _end_group(process: asyncio.subprocess.Process) -> None:
+    """End the program and all it started; first politely."""
+    _signal_group(process.pid, signal.SIGTERM)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GRACE_S):
+            await process.wait()
+    _signal_group(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

@@ -1,0 +1,103 @@
+"""What every provider's stream goes through: the protocol is enforced, and small deltas are merged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
+
+from sapwood.clock import now_ms
+from sapwood.core.deltas import Delta, DeltaMerger
+from sapwood.core.events import GraphEvent, NodeStreamDeltaEvent, NodeThoughtDeltaEvent
+from sapwood.core.prompt import ProviderRunOptions
+from sapwood.core.provider import ProviderResult
+from sapwood.errors import ProviderBrokeProtocol
+from sapwood.ports import Clock, Provider
+
+Item = GraphEvent | ProviderResult
+_DELTAS: dict[str, type[GraphEvent]] = {"delta": NodeStreamDeltaEvent, "thought": NodeThoughtDeltaEvent}
+
+
+class Steady:
+    """A provider as the runtime gets it: it works in `folder`, keeps the protocol, and sends few, larger deltas."""
+
+    def __init__(self, name: str, provider: Provider, folder: str = ".", clock: Clock = now_ms) -> None:
+        self._name = name
+        self._provider = provider
+        self._folder = folder
+        self._clock = clock
+
+    async def run(self, prompt: str, options: ProviderRunOptions) -> AsyncIterator[Item]:
+        placed = replace(options, folder=self._folder)
+        stream = checked(self._name, self._provider, prompt, placed)
+        async with aclosing(stream), aclosing(merged(stream, self._clock)) as out:
+            async for item in out:
+                yield item
+
+
+async def checked(
+    name: str, provider: Provider, prompt: str, options: ProviderRunOptions
+) -> AsyncGenerator[Item, None]:
+    """Yield the provider's events and, once its stream has ended, its one result.
+
+    Raises ProviderBrokeProtocol for a stream without a result, with two, or with anything after it; the result of such
+    a stream is never handed out.
+    """
+    result: ProviderResult | None = None
+    async with aclosing(cast(Any, provider.run(prompt, options))) as stream:
+        async for item in stream:
+            if result is not None:
+                what = "a second result" if isinstance(item, ProviderResult) else "an event after its result"
+                raise ProviderBrokeProtocol(name, f"it sent {what}")
+            if isinstance(item, ProviderResult):
+                result = item
+            elif isinstance(item, GraphEvent):
+                yield item
+            else:
+                raise ProviderBrokeProtocol(name, f"it sent {type(item).__name__}, neither an event nor a result")
+    if result is None:
+        raise ProviderBrokeProtocol(name, "it ended without a result")
+    yield result
+
+
+async def merged(stream: AsyncIterator[Item], clock: Clock) -> AsyncGenerator[Item, None]:
+    """Yield the stream with its deltas merged to one per 250 ms or 4 KB; a slow stream is not held back longer."""
+    merger = DeltaMerger()
+    first: dict[str, GraphEvent] = {}  # a merged piece has the identity and time of the first that went into it
+    pending: asyncio.Future[Item] | None = None
+    try:
+        while True:
+            pending = pending or asyncio.ensure_future(anext(cast(Any, stream)))
+            wait_s = None if merger.due_ms is None else max(0.0, (merger.due_ms - clock()) / 1000)
+            done, _ = await asyncio.wait({pending}, timeout=wait_s)
+            item = _taken(pending) if done else None
+            kind = next((name for name, event in _DELTAS.items() if isinstance(item, event)), None)
+            if isinstance(item, GraphEvent) and kind is not None:
+                first.setdefault(kind, item)
+                out = merger.add(Delta(kind, getattr(item, "delta_content", None) or ""), clock())
+            else:
+                out = merger.flush()
+            for piece in out:
+                yield msgspec.structs.replace(first.pop(piece.kind), delta_content=piece.text)
+            if done:
+                pending = None
+                if item is None:
+                    return
+                if kind is None:
+                    yield item
+    finally:
+        if pending is not None:
+            pending.cancel()
+            await asyncio.wait({pending})
+
+
+def _taken(pending: asyncio.Future[Item]) -> Item | None:
+    """Return the next item, or None at the end of the stream."""
+    try:
+        return pending.result()
+    except StopAsyncIteration:
+        return None
