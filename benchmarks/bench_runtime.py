@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.runtime.world import Provider, agent, chain, echo, make_executor, workflow
+from tests.runtime.world import Provider, agent, chain, echo, make_executor, open_world, workflow
 
-from sapwood.clock import KeyFactory
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import Edge, JoinNode, Workflow
 from sapwood.engine.boot import Engine, boot
+from sapwood.runtime.session import Store
 from sapwood.runtime.start import open_run
-from sapwood.storage.sqlite import SqliteStore
 
 MEGABYTE = 1024 * 1024
 
@@ -41,17 +40,18 @@ def main() -> None:
 
 
 @contextmanager
-def engine_for(provider: Provider) -> Iterator[tuple[SqliteStore, Engine]]:
-    with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder) / "sapwood.db")
-        with boot(Path(folder) / "engine.db", make_executor(store, provider)) as engine:
-            yield store, engine
-        store.close()
+def engine_for(provider: Provider) -> Iterator[tuple[Store, Engine]]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_world(Path(folder) / "sapwood.db") as store,
+        boot(Path(folder) / "engine.db", make_executor(store, provider)) as engine,
+    ):
+        yield store, engine
 
 
-def run_all(store: SqliteStore, engine: Engine, flows: list[Workflow]) -> float:
+def run_all(store: Store, engine: Engine, flows: list[Workflow]) -> float:
     """Return the seconds until all of them, started at once, have completed."""
-    runs = [open_run(store, KeyFactory(), flow, {}, {}).text for flow in flows]
+    runs = [open_run(store, flow, {}, {}).text for flow in flows]
     started = time.perf_counter()
     for run in runs:
         engine.submit(run)

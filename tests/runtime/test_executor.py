@@ -22,30 +22,31 @@ from sapwood.engine.boot import boot
 from sapwood.errors import InvalidAnswer, NotFound, ProviderFailed
 from sapwood.runtime import executor as executor_module
 from sapwood.runtime.control import Control
+from sapwood.runtime.session import Store
 from sapwood.runtime.start import open_run
-from sapwood.storage.sqlite import SqliteStore
-from tests.runtime.world import Provider, agent, chain, echo, make_executor, workflow
+from tests.runtime.world import Provider, agent, chain, echo, make_executor, open_world, workflow
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "sapwood.db")
-    yield store
-    store.close()
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_world(tmp_path / "sapwood.db") as store:
+        yield store
 
 
-def begin(store: SqliteStore, flow: Workflow, **inputs: Any) -> str:
-    return open_run(store, KeyFactory(), flow, inputs, {}).text
+def begin(store: Store, flow: Workflow, **inputs: Any) -> str:
+    return open_run(store, flow, inputs, {}).text
 
 
-def run_to_end(store: SqliteStore, folder: Path, run: str, provider: Provider) -> str | None:
+def run_to_end(store: Store, folder: Path, run: str, provider: Provider) -> str | None:
     with boot(folder / "engine.db", make_executor(store, provider)) as engine:
         engine.submit(run)
-        return engine.wait(run, 30)
+        status = engine.wait(run, 30)
+    assert store.verify(run).findings == ()
+    return status
 
 
-def all_of(store: SqliteStore, run: str, kind: type[Any]) -> list[Any]:
-    with store.read() as reader:
+def all_of(store: Store, run: str, kind: type[Any]) -> list[Any]:
+    with store.artifacts.read() as reader:
         return [from_record(record) for record in reader.load_kinds(ArtifactKey(run), [kind.__name__])]
 
 
@@ -56,7 +57,7 @@ def wait_for(is_so: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_a_linear_flow_hands_each_report_to_the_next_node(tmp_path: Path, store: SqliteStore) -> None:
+def test_a_linear_flow_hands_each_report_to_the_next_node(tmp_path: Path, store: Store) -> None:
     provider = Provider(echo)
     run = begin(store, chain("brainstorm", "pick", "research"))
     assert run_to_end(store, tmp_path, run, provider) == "completed"
@@ -68,13 +69,13 @@ def test_a_linear_flow_hands_each_report_to_the_next_node(tmp_path: Path, store:
     reports = {report.node_key: report for report in all_of(store, run, Report)}
     assert reports["brainstorm"].context_manifest["missing_upstream_artifacts"] is True
     assert reports["pick"].context_manifest["included_source_node_keys"] == ["brainstorm"]
-    with store.read() as reader:
+    with store.artifacts.read() as reader:
         row = reader.find_run(ArtifactKey(run))
     assert row is not None
     assert row.status == "completed"
 
 
-def test_a_join_gets_only_the_branches_that_were_selected(tmp_path: Path, store: SqliteStore) -> None:
+def test_a_join_gets_only_the_branches_that_were_selected(tmp_path: Path, store: Store) -> None:
     flow = workflow(
         agent("plan", select="all"),
         agent("left"),
@@ -98,11 +99,11 @@ def test_a_join_gets_only_the_branches_that_were_selected(tmp_path: Path, store:
     joined = next(report for report in all_of(store, run, Report) if report.node_key == "join")
     assert joined.text == "## left\n\nreport of left\n\n## right\n\nreport of right"
     assert "never" not in [prompt for prompt, _ in provider.seen]
-    with store.read() as reader:
+    with store.artifacts.read() as reader:
         assert reader.find_claim(ArtifactKey(run), "never", 0, 0, "pruned") is not None
 
 
-def test_a_failing_attempt_is_tried_again_and_both_stay(tmp_path: Path, store: SqliteStore) -> None:
+def test_a_failing_attempt_is_tried_again_and_both_stay(tmp_path: Path, store: Store) -> None:
     failures = iter([True, False])
 
     def answer(prompt: str, options: ProviderRunOptions) -> ProviderResult:
@@ -119,7 +120,7 @@ def test_a_failing_attempt_is_tried_again_and_both_stay(tmp_path: Path, store: S
     assert [report.attempt for report in all_of(store, run, Report)] == [2]
 
 
-def test_a_critique_loop_goes_round_until_it_is_approved(tmp_path: Path, store: SqliteStore) -> None:
+def test_a_critique_loop_goes_round_until_it_is_approved(tmp_path: Path, store: Store) -> None:
     verdicts = iter(["changes_requested", "changes_requested", "approved"])
 
     def answer(prompt: str, options: ProviderRunOptions) -> ProviderResult:
@@ -143,13 +144,13 @@ def test_a_critique_loop_goes_round_until_it_is_approved(tmp_path: Path, store: 
     assert Counter(prompt for prompt, _ in provider.seen) == {"draft": 3, "review": 3, "final": 1}
 
 
-def test_a_run_whose_node_fails_for_good_fails_and_keeps_its_tree(tmp_path: Path, store: SqliteStore) -> None:
+def test_a_run_whose_node_fails_for_good_fails_and_keeps_its_tree(tmp_path: Path, store: Store) -> None:
     run = begin(store, workflow(CommandNode(key="build", run=("3", "broken")), edges=[]))
     assert run_to_end(store, tmp_path, run, Provider(echo)) == "failed"
     assert all_of(store, run, AgentResult)[0].result == {"exit_code": 3}
 
 
-def test_a_provider_without_a_result_or_with_more_fails_the_attempt(tmp_path: Path, store: SqliteStore) -> None:
+def test_a_provider_without_a_result_or_with_more_fails_the_attempt(tmp_path: Path, store: Store) -> None:
     class Silent(Provider):
         async def run(self, prompt: str, options: ProviderRunOptions) -> Any:
             for answer in [ProviderResult(report="one"), ProviderResult(report="two")] if prompt == "b" else []:
@@ -162,7 +163,7 @@ def test_a_provider_without_a_result_or_with_more_fails_the_attempt(tmp_path: Pa
     assert "went on after its result" in errors[1]
 
 
-def test_two_runs_with_the_same_records_hand_on_the_same_bytes(tmp_path: Path, store: SqliteStore) -> None:
+def test_two_runs_with_the_same_records_hand_on_the_same_bytes(tmp_path: Path, store: Store) -> None:
     """Only what is unique to a run may differ: its number and its times."""
     shown = []
     for _ in range(2):
@@ -176,14 +177,14 @@ def test_two_runs_with_the_same_records_hand_on_the_same_bytes(tmp_path: Path, s
 # what people say
 
 
-def test_a_gate_waits_for_an_answer_and_takes_the_first(tmp_path: Path, store: SqliteStore) -> None:
+def test_a_gate_waits_for_an_answer_and_takes_the_first(tmp_path: Path, store: Store) -> None:
     flow = workflow(
         GateNode(key="review", ask="Ship it?"),
         agent("ship"),
         edges=[Edge(source="review", target="ship", when="decision == 'approved'")],
     )
     run = begin(store, flow)
-    control = Control(store, KeyFactory())
+    control = Control(store.artifacts, KeyFactory())
     with boot(tmp_path / "engine.db", make_executor(store, Provider(echo))) as engine:
         with pytest.raises(NotFound):
             control.answer(run, "review", "approved", "nobody yet")
@@ -198,21 +199,21 @@ def test_a_gate_waits_for_an_answer_and_takes_the_first(tmp_path: Path, store: S
     assert [result.decision for result in all_of(store, run, AgentResult)] == ["approved", None]
 
 
-def test_a_cancelled_run_stops_its_call_and_is_sealed(tmp_path: Path, store: SqliteStore) -> None:
+def test_a_cancelled_run_stops_its_call_and_is_sealed(tmp_path: Path, store: Store) -> None:
     run = begin(store, chain("slow", "next"))
     with boot(tmp_path / "engine.db", make_executor(store, Provider(echo, seconds=30))) as engine:
         engine.submit(run)
         wait_for(lambda: len(all_of(store, run, Delivery)) == 1)
-        control = Control(store, KeyFactory())
+        control = Control(store.artifacts, KeyFactory())
         assert control.cancel(run)
         assert not control.cancel(run)
         assert engine.wait(run, 10) == "cancelled"
     assert [result.status for result in all_of(store, run, AgentResult)] == ["cancelled"]
 
 
-def test_a_paused_run_lets_its_call_end_and_goes_on_when_it_is_resumed(tmp_path: Path, store: SqliteStore) -> None:
+def test_a_paused_run_lets_its_call_end_and_goes_on_when_it_is_resumed(tmp_path: Path, store: Store) -> None:
     run = begin(store, chain("one", "two"))
-    control = Control(store, KeyFactory())
+    control = Control(store.artifacts, KeyFactory())
     with boot(tmp_path / "engine.db", make_executor(store, Provider(echo, seconds=0.2))) as engine:
         engine.submit(run)
         wait_for(lambda: len(all_of(store, run, Delivery)) == 1)
@@ -230,9 +231,7 @@ def test_a_paused_run_lets_its_call_end_and_goes_on_when_it_is_resumed(tmp_path:
 
 
 @pytest.mark.parametrize("keeps_engine", [True, False])
-def test_after_a_stop_only_the_call_in_flight_is_made_again(
-    tmp_path: Path, store: SqliteStore, keeps_engine: bool
-) -> None:
+def test_after_a_stop_only_the_call_in_flight_is_made_again(tmp_path: Path, store: Store, keeps_engine: bool) -> None:
     run = begin(store, chain("a", "b", "c"))
     calls = tmp_path / "calls"
 
@@ -261,7 +260,7 @@ def test_after_a_stop_only_the_call_in_flight_is_made_again(
 
 
 def test_an_attempt_that_kills_its_process_again_and_again_fails(
-    tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor_module, "MAX_DELIVERIES", 2)
     run = begin(store, chain("a"))

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from sapwood.clock import KeyFactory
 from sapwood.core.artifacts import AgentRequest, AgentResult, Delivery
 from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
@@ -21,9 +20,8 @@ from sapwood.core.kind import Artifact
 from sapwood.core.workflow import Edge
 from sapwood.runtime.history import Histories, History
 from sapwood.runtime.start import open_run
-from sapwood.storage.sqlite import SqliteStore
 from tests.conftest import ROOT, Dose
-from tests.runtime.world import Provider, agent, echo, lines, make_executor, workflow
+from tests.runtime.world import Provider, agent, echo, lines, make_executor, open_world, workflow
 
 NODES = ("a", "b", "c", "d", "e")
 CALL_S = 0.08
@@ -53,10 +51,8 @@ def start_run(folder: Path) -> str:
             Edge(source="d", target="e"),
         ],
     )
-    store = SqliteStore(folder / "sapwood.db")
-    run = open_run(store, KeyFactory(), branch, {}, {}).text
-    store.close()
-    return run
+    with open_world(folder / "sapwood.db") as store:
+        return open_run(store, branch, {}, {}).text
 
 
 def drive(folder: Path, run: str, rng: random.Random, way: str) -> int:
@@ -91,12 +87,10 @@ def stop(process: subprocess.Popen[bytes], rng: random.Random, way: str) -> None
 
 
 def wrong_with(folder: Path, run: str) -> list[str]:
-    store = SqliteStore(folder / "sapwood.db")
-    with store.read() as reader:
+    with open_world(folder / "sapwood.db") as store, store.artifacts.read() as reader:
         row = reader.find_run(ArtifactKey(run))
         kinds = [AgentRequest.__name__, AgentResult.__name__, Delivery.__name__]
         found = [from_record(record) for record in reader.load_kinds(ArtifactKey(run), kinds)]
-    store.close()
     wrong = [] if row is not None and row.status == "completed" else [f"the run is {row and row.status}"]
     requests = {one.key: one.node for one in found if isinstance(one, AgentRequest)}
     deliveries = {one.key: requests[parent(one)] for one in found if isinstance(one, Delivery)}
@@ -123,7 +117,7 @@ def parent(artifact: Artifact) -> ArtifactKey:
 def test_an_executor_that_does_not_look_for_results_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look before the call, a repeated step calls again; the check above has to see it."""
     run = start_run(tmp_path)
-    store = SqliteStore(tmp_path / "sapwood.db")
+    store = open_world(tmp_path / "sapwood.db")
     steps = make_executor(store, Provider(echo, tmp_path / "calls"))
 
     async def twice() -> None:

@@ -6,15 +6,16 @@ import sys
 from pathlib import Path
 
 from sapwood.engine.boot import boot
-from sapwood.storage.sqlite import SqliteStore
-from tests.runtime.world import Provider, echo, make_executor
+from tests.runtime.world import Provider, echo, make_executor, open_world
 
 
 def main() -> None:
     folder, run, seconds = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-    store = SqliteStore(folder / "sapwood.db")
     provider = Provider(echo, folder / "calls", seconds)
-    with boot(folder / "engine.db", make_executor(store, provider)) as engine:
+    with (
+        open_world(folder / "sapwood.db") as store,
+        boot(folder / "engine.db", make_executor(store, provider)) as engine,
+    ):
         engine.submit(run)
         engine.wait(run)
 

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from sapwood.app import spool_folder
 from sapwood.clock import KeyFactory, now_ms
-from sapwood.core.artifacts import Seal
 from sapwood.core.canonical import canonical_json
-from sapwood.core.codec import to_record
 from sapwood.core.events import GraphEvent, NodeStreamDeltaEvent
 from sapwood.core.hashing import hash_text
-from sapwood.core.keys import ArtifactKey
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.core.template import Templated, TemplateId, TemplateVersion
 from sapwood.core.workflow import AgentNode, CommandNode, Edge, Node, Workflow
-from sapwood.ports import ArtifactStore, Rendered, RunEnd
-from sapwood.runtime.attempt import perform
-from sapwood.runtime.executor import Executor, World
+from sapwood.ports import ArtifactStore, Rendered
+from sapwood.runtime.executor import Executor
+from sapwood.runtime.recorder import Recorder
+from sapwood.runtime.recovery import recover
+from sapwood.runtime.session import Store
+from sapwood.runtime.spool import is_owner_alive
+from sapwood.runtime.world import World
+from sapwood.storage.sqlite import SqliteStore
+from sapwood.storage.templates import to_version
 
 Answer = Callable[[str, ProviderRunOptions], ProviderResult]
 
@@ -78,17 +83,19 @@ async def run_command(node: CommandNode) -> tuple[int, str]:
     return int(node.run[0]), " ".join(node.run[1:])
 
 
-def make_executor(store: ArtifactStore, provider: Provider) -> Executor:
+def open_world(path: Path) -> Store:
+    """Open the store at `path` as `sapwood.open` does, with templates that are their own text."""
+    artifacts = SqliteStore(path)
+    folder = spool_folder(artifacts.location)
+    recover(artifacts, folder)
     keys = KeyFactory()
+    recorder = Recorder(artifacts, folder, keys.segment())
+    alive = partial(is_owner_alive, folder)
+    return Store(artifacts, recorder, Templates(artifacts), keys, now_ms, alive, to_version)
 
-    def seal(run: ArtifactKey, status: str) -> None:
-        with store.read() as reader:
-            count = reader.count(run)
-        record = to_record(Seal(keys.child(run), status=status, head="0" * 64, counts={}))  # type: ignore[arg-type]
-        store.append([record], end=RunEnd(run, status, now_ms(), "0" * 64, count))
 
-    world = World(store, keys, now_ms, {"scripted": provider}, Templates(store), run_command, seal)
-    return Executor(world, perform)
+def make_executor(store: Store, provider: Provider) -> Executor:
+    return Executor(World(store, {"scripted": provider}, run_command))
 
 
 def agent(key: str, **more: Any) -> AgentNode:

@@ -21,10 +21,10 @@ from sapwood.core.routing import Selection
 from sapwood.core.schedule import Progress, begin, finish, start
 from sapwood.core.workflow import Workflow, workflow_from_dict
 from sapwood.errors import NotFound
-from sapwood.ports import ArtifactStore, Reader
+from sapwood.ports import ArtifactStore, Claim, Reader
 
 REQUEST, DELIVERY, RESULT, REPORT, PRUNED = "request", "delivery", "result", "report", "pruned"
-CANCEL, PAUSE, RESUME, ANSWER = "cancel", "pause", "resume", "answer"
+CANCEL, PAUSE, RESUME, ANSWER, GOAL = "cancel", "pause", "resume", "answer", "goal"
 A = TypeVar("A", bound=Artifact)
 OF_RUN = ""  # the node of facts that belong to the whole run
 
@@ -47,6 +47,7 @@ class Attempt:
     node: str
     number: int
     request: ArtifactKey
+    run_node_id: int
     deliveries: dict[int, ArtifactKey] = field(default_factory=dict)
     result_key: ArtifactKey | None = None
     report_key: ArtifactKey | None = None
@@ -103,6 +104,7 @@ class Histories:
         self._store = store
         self._plans: dict[str, Plan] = {}
         self._results: dict[ArtifactKey, AgentResult] = {}
+        self._node_ids: dict[tuple[ArtifactKey, str], int] = {}
         self._played: dict[str, tuple[frozenset[ArtifactKey], Progress]] = {}
         self._lock = threading.Lock()
 
@@ -124,7 +126,8 @@ class Histories:
                 elif claim.role == PRUNED:
                     pruned.add((claim.node, claim.attempt))
                 elif claim.role == REQUEST:
-                    attempts.setdefault(claim.node, []).append(Attempt(claim.node, claim.attempt, claim.key))
+                    number = self._run_node_id(reader, plan.run, claim)
+                    attempts.setdefault(claim.node, []).append(Attempt(claim.node, claim.attempt, claim.key, number))
                 elif claim.role == DELIVERY:
                     attempts[claim.node][-1].deliveries[claim.delivery] = claim.key
             for claim in claims:
@@ -167,6 +170,14 @@ class Histories:
             self._results[key] = _expect(reader, key, AgentResult)
         return self._results[key]
 
+    def _run_node_id(self, reader: Reader, run: ArtifactKey, claim: Claim) -> int:
+        """Return the node's number in the run; every attempt of a node has the same one."""
+        if (run, claim.node) not in self._node_ids:
+            number = _expect(reader, claim.key, AgentRequest).run_node_id
+            assert isinstance(number, int)
+            self._node_ids[run, claim.node] = number
+        return self._node_ids[run, claim.node]
+
     def _read_plan(self, run: ArtifactKey) -> Plan:
         with self._store.read() as reader:
             row = reader.find_run(run)
@@ -187,10 +198,6 @@ class Histories:
 
 
 GROUP = AgentExecutionArtifacts.__name__
-
-
-def load_request(reader: Reader, key: ArtifactKey) -> AgentRequest:
-    return _expect(reader, key, AgentRequest)
 
 
 def _expect(reader: Reader, key: ArtifactKey, kind: type[A]) -> A:

@@ -128,11 +128,17 @@ class Recorder:
         if refused is not None:
             raise refused
 
-    def append(self, records: Sequence[Record], starts: Sequence[RunStart] = (), end: RunEnd | None = None) -> None:
-        """Commit at once, after everything recorded before."""
+    def append(
+        self,
+        records: Sequence[Record],
+        starts: Sequence[RunStart] = (),
+        end: RunEnd | None = None,
+        claims: Sequence[Claim] = (),
+    ) -> None:
+        """Commit at once, after everything recorded before. Raises DuplicateClaim when somebody was first."""
         with self._lock:
             self.flush()
-            self.store.append(records, starts=starts, end=end)
+            self.store.append(records, starts=starts, claims=claims, end=end)
         if self._listeners:
             self._notify(records)
 

@@ -231,7 +231,7 @@ class Store:
         self.recorder = recorder
         self.templates = templates
         self.keys = keys
-        self._clock = clock
+        self.clock = clock
         self._is_alive = is_alive
         self._to_version = to_version
 
@@ -254,7 +254,7 @@ class Store:
                 for name, value in (inputs or {}).items()
             ),
         ]
-        start = RunStart(root, number, self._clock(), self.recorder.owner, FIRST_IDS, FIRST_IDS)
+        start = RunStart(root, number, self.clock(), self.recorder.owner, FIRST_IDS, FIRST_IDS)
         self.recorder.append(records, [start])
         return self._run(root, groups, Ids(self.artifacts, root, reserved=FIRST_IDS))
 
@@ -379,7 +379,7 @@ class Store:
         return row
 
     def _run(self, key: ArtifactKey, groups: Mapping[str, ArtifactKey], ids: Ids) -> Run:
-        return Run(key, groups, self.recorder, self.keys, self.templates, self._clock, ids)
+        return Run(key, groups, self.recorder, self.keys, self.templates, self.clock, ids)
 
     def __enter__(self) -> Store:
         return self

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sapwood.clock import KeyFactory
 from sapwood.core.artifacts import (
     AgentExecutionArtifacts,
     Execution,
@@ -17,20 +16,15 @@ from sapwood.core.codec import to_record
 from sapwood.core.config import execution_config
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.workflow import Workflow, workflow_to_dict
-from sapwood.ports import ArtifactStore, RunStart
+from sapwood.ports import RunStart
+from sapwood.runtime.session import Store
 
 
-def open_run(
-    store: ArtifactStore,
-    keys: KeyFactory,
-    workflow: Workflow,
-    inputs: Mapping[str, Any],
-    config: Mapping[str, Any],
-    owner: str = "",
-) -> ArtifactKey:
+def open_run(store: Store, workflow: Workflow, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> ArtifactKey:
     """Record that a run of `workflow` begins and return its key; the graph is frozen in its ExecutionConfig."""
-    run = keys.root()
-    workflow_run_id = store.next_workflow_run_id()
+    store.recorder.hold_run()
+    keys, run = store.keys, store.keys.root()
+    workflow_run_id = store.artifacts.next_workflow_run_id()
     frozen = {**config, "routing": {"graph": workflow_to_dict(workflow)}, "loops": _loops(workflow)}
     group = InputArtifacts(keys.child(run))
     artifacts = [
@@ -41,8 +35,8 @@ def open_run(
         AgentExecutionArtifacts(keys.child(run)),
         OutcomeEvidenceArtifacts(keys.child(run)),
     ]
-    starts = [RunStart(run, workflow_run_id, run.time_ms, owner)]
-    store.append([to_record(artifact) for artifact in artifacts], starts=starts)
+    starts = [RunStart(run, workflow_run_id, run.time_ms, store.recorder.owner)]
+    store.recorder.append([to_record(artifact) for artifact in artifacts], starts)
     return run
 
 

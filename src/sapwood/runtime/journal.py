@@ -1,0 +1,214 @@
+"""What the executor writes. Streams go through the spool; what may exist once only is claimed and synced at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from sapwood.core.artifacts import AgentRequest, AgentResult, Delivery, Log, Report
+from sapwood.core.codec import to_record
+from sapwood.core.event_artifacts import artifact_of_event
+from sapwood.core.events import (
+    GoalCompletedEvent,
+    GraphEvent,
+    NodeAddedEvent,
+    NodeErrorEvent,
+    NodePrunedEvent,
+    NodeStatusChangedEvent,
+    StopAgentEvent,
+)
+from sapwood.core.instants import instant_of_ms
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact
+from sapwood.core.routing import VisitResult, next_try_delay_s, route
+from sapwood.errors import DuplicateClaim, IncompleteRun
+from sapwood.ports import Claim
+from sapwood.runtime.history import DELIVERY, GOAL, OF_RUN, PRUNED, REPORT, REQUEST, RESULT, Attempt, History, Plan
+from sapwood.runtime.session import Ids
+from sapwood.runtime.world import Done, Work, World
+
+
+class Journal:
+    """Records what happens in the runs of one process; safe to call from any thread."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.keys = world.store.keys
+        self._ids: dict[ArtifactKey, Ids] = {}
+        self._lock = threading.Lock()
+
+    # -- what comes as it comes ---------------------------------------------------------------------------------------
+
+    def event(self, kind: type[GraphEvent], node: str | None, **payload: Any) -> GraphEvent:
+        """Return an event that happens now."""
+        now = instant_of_ms(self.world.store.clock())
+        return kind(event_id=self.keys.segment(), node_id=node, timestamp=now, **payload)
+
+    def emit(self, parent: ArtifactKey, *events: GraphEvent) -> None:
+        """Record events below `parent`, in this order; they survive the process when this returns."""
+        self.record(*self._below(parent, events))
+
+    def record(self, *artifacts: Artifact) -> None:
+        """Record all of it or none; it survives the process when this returns."""
+        records = [to_record(artifact) for artifact in artifacts]
+        self.world.store.recorder.check_references(records)
+        self.world.store.recorder.record(records)
+
+    # -- what there is once -------------------------------------------------------------------------------------------
+
+    def open_attempt(self, plan: Plan, history: History, node: str, number: int) -> None:
+        key = self.keys.child(plan.agents)
+        earlier = history.attempts.get(node, [])
+        request = AgentRequest(
+            key,
+            node=node,
+            attempt=number,
+            request={"node": node, "kind": plan.workflow.node(node).kind},
+            run_node_id=earlier[0].run_node_id if earlier else self.ids(plan.run).next_node_id(),
+            visit=history.visits(node) + 1,
+            try_=len(history.open_tries(node)) + 1,
+            metadata={"previous": [_previous(one) for one in earlier]},
+        )
+        events = [
+            self.event(NodeAddedEvent, node, node_title=node, node_type=plan.workflow.node(node).kind),
+            self.event(NodeStatusChangedEvent, node, old_status="pending", new_status="running"),
+        ]
+        self.claim([request, *self._below(key, events)], [Claim(plan.run, node, number, 0, REQUEST, key)])
+
+    def open_delivery(self, plan: Plan, history: History, attempt: Attempt) -> Work:
+        number = len(attempt.deliveries) + 1
+        key = self.keys.child(attempt.request)
+        interrupted = attempt.deliveries[number - 1] if number > 1 else None
+        delivery = Delivery(key, delivery=number, interrupted=interrupted)
+        self.claim([delivery], [Claim(plan.run, attempt.node, attempt.number, number, DELIVERY, key)])
+        attempt.deliveries[number] = key
+        return Work(plan, history, plan.workflow.node(attempt.node), attempt, attempt.run_node_id, key)
+
+    def end_attempt(self, work: Work, done: Done) -> str:
+        """Record the attempt's one result, with what routing makes of it; return its status."""
+        attempt, node, plan = work.attempt, work.node, work.plan
+        status = "completed" if done.error is None else "failed"
+        key = self.keys.child(work.delivery)
+        result = AgentResult(
+            key,
+            status="completed" if done.error is None else "failed",
+            decision=done.result.decision,
+            result=done.result.data,
+            error=done.error,
+            metadata=_routed(work, done),
+        )
+        report = self._report_of(work, done, self.keys.child(key))
+        events = [self.event(NodeStatusChangedEvent, node.key, old_status="running", new_status=status)]
+        if done.error is not None:
+            events.append(self.event(NodeErrorEvent, node.key, node_title=node.key, message=done.error))
+        where = (plan.run, node.key, attempt.number, 0)
+        claims = [Claim(*where, RESULT, key)]
+        if done.error is None:
+            claims.append(Claim(*where, REPORT, report.key))
+        self.claim([result, report, *self._below(work.delivery, events)], claims)
+        return status
+
+    def end_cancelled(self, work: Work) -> str:
+        key = self.keys.child(work.delivery)
+        stopped = self._below(work.delivery, [self.event(StopAgentEvent, work.node.key, reason="cancelled")])
+        claim = Claim(work.plan.run, work.node.key, work.attempt.number, 0, RESULT, key)
+        self.claim([AgentResult(key, status="cancelled", error="the run was cancelled"), *stopped], [claim])
+        return "cancelled"
+
+    def prune(self, plan: Plan, node: str, visits: int) -> None:
+        """Record that nothing can select this node any more."""
+        event = self.event(NodePrunedEvent, node, reason="no edge selected it")
+        claim = Claim(plan.run, node, visits, 0, PRUNED, self.keys.child(plan.agents))
+        self.claim([artifact_of_event(claim.key, event)], [claim])
+
+    def close_run(self, plan: Plan, history: History, status: str) -> str:
+        """Record the end and seal the run, unless somebody has; return the status it is sealed with."""
+        store = self.world.store
+        with store.artifacts.read() as reader:
+            row = reader.find_run(plan.run)
+        if row is not None and row.status != "running":
+            return row.status
+        nodes = history.progress.state.nodes.values()
+        event = self.event(
+            GoalCompletedEvent,
+            None,
+            final_summary=status,
+            total_nodes_completed=sum(node.status == "completed" for node in nodes),
+            total_nodes_failed=sum(node.status == "failed" for node in nodes),
+            execution_time_ms=store.clock() - plan.run.time_ms,
+        )
+        claim = Claim(plan.run, OF_RUN, 0, 0, GOAL, self.keys.child(plan.agents))
+        self.claim([artifact_of_event(claim.key, event)], [claim])
+        run = store.attach(plan.run)
+        if status == "cancelled":
+            run.cancel()
+        elif status == "failed":
+            run.fail()
+        else:
+            try:
+                run.complete()
+            except IncompleteRun:
+                run.fail()
+                return "failed"
+        return status
+
+    def claim(self, artifacts: Sequence[Artifact], claims: Sequence[Claim]) -> bool:
+        """Store all of it, synced, after everything recorded before; tell whether nobody had claimed it already."""
+        records = [to_record(artifact) for artifact in artifacts]
+        try:
+            self.world.store.recorder.append(records, claims=claims)
+        except DuplicateClaim:
+            return False
+        return True
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def ids(self, run: ArtifactKey) -> Ids:
+        """Return the run's integers for nodes and reports."""
+        with self._lock:
+            return self._ids.setdefault(run, Ids(self.world.store.artifacts, run))
+
+    def _below(self, parent: ArtifactKey, events: Sequence[GraphEvent]) -> list[Artifact]:
+        return [artifact_of_event(self.keys.child(parent), event) for event in events]
+
+    def _report_of(self, work: Work, done: Done, key: ArtifactKey) -> Report:
+        kind = Report if done.error is None else Log
+        return kind(
+            key,
+            text=done.result.report if done.error is None else done.error,
+            content_type=done.result.content_type if done.error is None else "text",  # type: ignore[arg-type]
+            artifact_id=self.ids(work.plan.run).next_artifact_id(),
+            run_node_id=work.run_node_id,
+            node_key=work.node.key,
+            attempt=work.attempt.number,
+            created_at=instant_of_ms(key.time_ms),
+            context_manifest=done.manifest,
+        )
+
+
+def _routed(work: Work, done: Done) -> dict[str, Any]:
+    """Return what follows from the result: another try after a while, or the edges that this visit selects."""
+    outcome = VisitResult(
+        outcome="success" if done.error is None else "failure",
+        decision=done.result.decision,
+        report=done.result.data,
+        attempt=work.attempt.number,
+    )
+    delay_s = next_try_delay_s(work.node, len(work.history.open_tries(work.node.key)), outcome)
+    if delay_s is not None:
+        return {"retry_after_s": delay_s}
+    plan, loops = work.plan, work.history.progress.state.loops
+    return {"selection": msgspec.to_builtins(route(plan.workflow, work.node.key, outcome, plan.inputs, loops))}
+
+
+def _previous(attempt: Attempt) -> dict[str, Any]:
+    result = attempt.result
+    return {
+        "key": attempt.request.text,
+        "status": None if result is None else result.status,
+        "error": result.error if result is not None and isinstance(result.error, str) else None,
+        "result": None if attempt.result_key is None else attempt.result_key.text,
+    }

@@ -1,0 +1,44 @@
+"""What the executor has to work with: its neighbours, and one delivery of one attempt with what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.provider import ProviderResult
+from sapwood.core.workflow import CommandNode, Node
+from sapwood.ports import Provider
+from sapwood.runtime.history import Attempt, History, Plan
+from sapwood.runtime.session import Store
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the executor asks of its neighbours; `app` puts it together."""
+
+    store: Store
+    providers: Mapping[str, Provider]
+    run_command: Callable[[CommandNode], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One delivery of one attempt: where everything it makes belongs."""
+
+    plan: Plan
+    history: History
+    node: Node
+    attempt: Attempt
+    run_node_id: int
+    delivery: ArtifactKey
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a node's work came to. `error` makes it a failure."""
+
+    result: ProviderResult
+    error: str | None = None
+    manifest: dict[str, Any] | None = None
