@@ -36,6 +36,7 @@ SapwoodError
 ├─ IngestFailed                a document's files did not all land, and the settings say to fail          exit code 4
 ├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
 ├─ EngineBusy                  this process already has an engine                     exit code 4
+├─ NotEnriched                 a request without its context id or its previous context  exit code 4
 ├─ UnsupportedNode             a node of a kind that cannot be executed               exit code 4
 ├─ EngineStuck                 a run asks for a visit that has ended                  exit code 4
 ├─ RunBusy                     another live process is at this run                    exit code 4
@@ -326,6 +327,16 @@ class InvalidAnswer(InvalidInput):
         self.node = node
         self.answer = answer
         self.allowed = allowed
+
+
+class NotEnriched(SapwoodError):
+    def __init__(self, node: str, attempt: int, what: str) -> None:
+        super().__init__(
+            f"attempt {attempt} of node {node} cannot be executed: {what}; requests come from enrich() alone"
+        )
+        self.node = node
+        self.attempt = attempt
+        self.what = what
 
 
 class UnsupportedNode(SapwoodError):

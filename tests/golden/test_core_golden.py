@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from sapwood.core.agent_context import SHOWN
-from sapwood.core.artifacts import AgentRequest, AgentRequests, AgentResult, AnyArtifact
+from sapwood.core.artifacts import AgentRequest, AgentRequests, AgentResult, AnyArtifact, PreviousTry
 from sapwood.core.canonical import canonical_json
 from sapwood.core.codec import to_dict
 from sapwood.core.event_artifacts import EVENT_TYPES, event_to_dict
@@ -83,14 +83,16 @@ CONTEXTS = {
         attempt=2,
         goal="Ship the feature",
         request={"topic": "keys"},
-        previous_context=KEY.root,
+        previous_context=(PreviousTry(key=KEY.root, status="failed", error="overloaded", result=KEY),),
         question="Ship it?",
         options=("yes", "no"),
         state={"tests": "green"},
         visit=1,
         try_=2,
     ),
-    "AgentRequests": AgentRequests(KEY, node="research", goal="Look everywhere", names=("a", "b")),
+    "AgentRequests": AgentRequests(
+        KEY, node="research", goal="Look everywhere", names=("a", "b"), items=[1, {"name": "b"}]
+    ),
     "AgentResult": AgentResult(
         KEY,
         status="completed",

@@ -17,7 +17,7 @@ from sapwood.core.config import ExecutionConfig
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.plans import DiscoveryReport, PlanningTicket
-from sapwood.core.typed import JsonObject, Text
+from sapwood.core.typed import JsonObject, Text, Typed
 
 ContentType = Literal["text", "markdown", "json", "diff"]
 EndStatus = Literal["completed", "failed", "cancelled"]
@@ -52,8 +52,21 @@ class Input(Artifact, frozen=True):
     value: Any
 
 
+class PreviousTry(Typed, frozen=True):
+    """An earlier attempt of the same node: its request, how it ended, and its AgentResult."""
+
+    key: ArtifactKey
+    status: str
+    error: str | None
+    result: ArtifactKey | None
+
+
 class AgentRequest(AgentModel, frozen=True):
-    """One attempt of one node: the scope of all that this agent did. Its key is its `context_id`."""
+    """One attempt of one node: the scope of all that this agent did. Its key is its `context_id`.
+
+    `previous_context` are the earlier attempts, newest last: empty for the first, and never left out of a request
+    that is executed.
+    """
 
     metadata_fields = frozenset({"run_node_id", "visit", "try_"})
 
@@ -61,7 +74,7 @@ class AgentRequest(AgentModel, frozen=True):
     attempt: int
     goal: Text = UNSET
     request: Any = UNSET
-    previous_context: KeyOrNull = UNSET
+    previous_context: tuple[PreviousTry, ...] | UnsetType = UNSET
     question: Text = UNSET
     options: Names = UNSET
     state: Any = UNSET
@@ -75,11 +88,12 @@ class AgentRequest(AgentModel, frozen=True):
 
 
 class AgentRequests(AgentModel, frozen=True):
-    """The dispatch of a fan-out; its requests are its children."""
+    """The dispatch of a fan-out; its requests are its children, one for each of `items` under the name beside it."""
 
     node: str
     goal: Text = UNSET
     names: Names = UNSET
+    items: Any = UNSET
 
 
 class Delivery(Artifact, frozen=True):

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sapwood.core.artifacts import AgentExecutionArtifacts, AgentRequest, AgentResult, Input
+from sapwood.core.artifacts import AgentExecutionArtifacts, AgentRequest, AgentResult, Input, PreviousTry
 from sapwood.core.codec import from_record
 from sapwood.core.config import ExecutionConfig
+from sapwood.core.enrichment import Past
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.routing import Selection
@@ -65,6 +66,17 @@ class Attempt:
         return msgspec.convert(self.result.metadata["selection"], Selection)
 
     @property
+    def as_previous(self) -> PreviousTry:
+        """Return what a later try of the node is told of this one."""
+        result = self.result
+        return PreviousTry(
+            key=self.request,
+            status="interrupted" if result is None else result.status,
+            error=result.error if result is not None and isinstance(result.error, str) else None,
+            result=self.result_key,
+        )
+
+    @property
     def retry_after_s(self) -> float | None:
         return None if self.result is None else self.result.metadata.get("retry_after_s")
 
@@ -92,6 +104,16 @@ class History:
             if attempt.ends_visit:
                 tries = []
         return tries
+
+    def past(self, plan: Plan, node: str) -> Past:
+        """Return what enrichment needs to know for the next request of `node`."""
+        return Past(
+            run_id=plan.run.text,
+            agents=plan.agents,
+            opener=None,
+            requests={other: [one.request for one in tried] for other, tried in self.attempts.items()},
+            tries=[one.as_previous for one in self.attempts.get(node, [])],
+        )
 
     def visits(self, node: str) -> int:
         return sum(attempt.ends_visit for attempt in self.attempts.get(node, []))
@@ -167,13 +189,13 @@ class Histories:
 
     def _result(self, reader: Reader, key: ArtifactKey) -> AgentResult:
         if key not in self._results:
-            self._results[key] = _expect(reader, key, AgentResult)
+            self._results[key] = load_artifact(reader, key, AgentResult)
         return self._results[key]
 
     def _run_node_id(self, reader: Reader, run: ArtifactKey, claim: Claim) -> int:
         """Return the node's number in the run; every attempt of a node has the same one."""
         if (run, claim.node) not in self._node_ids:
-            number = _expect(reader, claim.key, AgentRequest).run_node_id
+            number = load_artifact(reader, claim.key, AgentRequest).run_node_id
             assert isinstance(number, int)
             self._node_ids[run, claim.node] = number
         return self._node_ids[run, claim.node]
@@ -200,7 +222,7 @@ class Histories:
 GROUP = AgentExecutionArtifacts.__name__
 
 
-def _expect(reader: Reader, key: ArtifactKey, kind: type[A]) -> A:
+def load_artifact(reader: Reader, key: ArtifactKey, kind: type[A]) -> A:
     record = reader.find(key)
     artifact = None if record is None else from_record(record)
     if not isinstance(artifact, kind):

@@ -10,6 +10,7 @@ import msgspec
 
 from sapwood.core.artifacts import AgentRequest, AgentResult, Delivery, Log, Report
 from sapwood.core.codec import to_record
+from sapwood.core.enrichment import Outgoing, check_enriched, enrich
 from sapwood.core.event_artifacts import artifact_of_event
 from sapwood.core.events import (
     GoalCompletedEvent,
@@ -26,7 +27,19 @@ from sapwood.core.kind import Artifact
 from sapwood.core.routing import VisitResult, next_try_delay_s, route
 from sapwood.errors import DuplicateClaim, IncompleteRun
 from sapwood.ports import Claim
-from sapwood.runtime.history import DELIVERY, GOAL, OF_RUN, PRUNED, REPORT, REQUEST, RESULT, Attempt, History, Plan
+from sapwood.runtime.history import (
+    DELIVERY,
+    GOAL,
+    OF_RUN,
+    PRUNED,
+    REPORT,
+    REQUEST,
+    RESULT,
+    Attempt,
+    History,
+    Plan,
+    load_artifact,
+)
 from sapwood.runtime.session import Ids
 from sapwood.runtime.world import Done, Work, World
 
@@ -60,25 +73,27 @@ class Journal:
     # -- what there is once -------------------------------------------------------------------------------------------
 
     def open_attempt(self, plan: Plan, history: History, node: str, number: int) -> None:
-        key = self.keys.child(plan.agents)
         earlier = history.attempts.get(node, [])
-        request = AgentRequest(
-            key,
-            node=node,
-            attempt=number,
-            request={"node": node, "kind": plan.workflow.node(node).kind},
+        outgoing = Outgoing(
+            node,
+            number,
             run_node_id=earlier[0].run_node_id if earlier else self.ids(plan.run).next_node_id(),
             visit=history.visits(node) + 1,
-            try_=len(history.open_tries(node)) + 1,
-            metadata={"previous": [_previous(one) for one in earlier]},
+            try_number=len(history.open_tries(node)) + 1,
+            request={"kind": plan.workflow.node(node).kind},
         )
+        request = enrich(outgoing, history.past(plan, node), self.keys)
         events = [
             self.event(NodeAddedEvent, node, node_title=node, node_type=plan.workflow.node(node).kind),
             self.event(NodeStatusChangedEvent, node, old_status="pending", new_status="running"),
         ]
-        self.claim([request, *self._below(key, events)], [Claim(plan.run, node, number, 0, REQUEST, key)])
+        claim = Claim(plan.run, node, number, 0, REQUEST, request.key)
+        self.claim([request, *self._below(request.key, events)], [claim])
 
     def open_delivery(self, plan: Plan, history: History, attempt: Attempt) -> Work:
+        """Begin a try to do the attempt's work. Raises NotEnriched for a request that lacks its context."""
+        with self.world.store.artifacts.read() as reader:
+            check_enriched(load_artifact(reader, attempt.request, AgentRequest), plan.agents)
         number = len(attempt.deliveries) + 1
         key = self.keys.child(attempt.request)
         interrupted = attempt.deliveries[number - 1] if number > 1 else None
@@ -202,13 +217,3 @@ def _routed(work: Work, done: Done) -> dict[str, Any]:
         return {"retry_after_s": delay_s}
     plan, loops = work.plan, work.history.progress.state.loops
     return {"selection": msgspec.to_builtins(route(plan.workflow, work.node.key, outcome, plan.inputs, loops))}
-
-
-def _previous(attempt: Attempt) -> dict[str, Any]:
-    result = attempt.result
-    return {
-        "key": attempt.request.text,
-        "status": None if result is None else result.status,
-        "error": result.error if result is not None and isinstance(result.error, str) else None,
-        "result": None if attempt.result_key is None else attempt.result_key.text,
-    }
