@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Final
 
 from sapwood.core.artifacts import RefArtifact
@@ -21,6 +22,7 @@ REQUIRED_GROUPS: Final = ("ExecutionConfig", "InputArtifacts", "AgentExecutionAr
 
 _SEGMENT_CHARS = 27  # "/" and 26 digits
 _AFTER_SLASH = "0"
+_key_text: Callable[[Record], str] = attrgetter("key.text")
 
 
 class ArtifactTree:
@@ -28,8 +30,8 @@ class ArtifactTree:
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._records: dict[str, Record] = {}
-        self._order: list[str] | None = None
-        self._children: dict[str, list[str]] | None = None
+        self._order: list[Record] | None = None
+        self._children: dict[str, list[Record]] | None = None
         kept = self._records
         for record in records:
             text = record.key.text
@@ -66,9 +68,9 @@ class ArtifactTree:
         """Yield the record of `under` and all below it (all records without it), each parent before its children."""
         order = self._sorted()
         if under is not None:
-            start = bisect_left(order, under.text)
-            order = order[start : bisect_left(order, under.text + _AFTER_SLASH, start)]
-        return map(self._records.__getitem__, order)
+            start = bisect_left(order, under.text, key=_key_text)
+            order = order[start : bisect_left(order, under.text + _AFTER_SLASH, start, key=_key_text)]
+        return iter(order)
 
     def of_kind(self, *kinds: str) -> Iterator[Record]:
         """Yield the records of these kinds, in key order."""
@@ -80,7 +82,7 @@ class ArtifactTree:
 
     def children(self, key: ArtifactKey) -> list[Record]:
         """Return what is shown directly below `key`, in key order: its children, and orphans from further down."""
-        return [self._records[text] for text in self._below().get(key.text, ())]
+        return self._below().get(key.text, [])[:]
 
     def shown_under(self, key: ArtifactKey) -> ArtifactKey | None:
         """Return the nearest ancestor that is stored, None for a root and for what has no stored ancestor."""
@@ -90,7 +92,11 @@ class ArtifactTree:
     def orphans(self) -> list[Record]:
         """Return the records whose parent is not stored, in key order."""
         kept = self._records
-        return [kept[text] for text in self._sorted() if len(text) > 29 and text[:-_SEGMENT_CHARS] not in kept]
+        return [
+            record
+            for record in self._sorted()
+            if record.key.depth > 1 and record.key.text[:-_SEGMENT_CHARS] not in kept
+        ]
 
     def repeats(self) -> dict[ArtifactKey, ArtifactKey]:
         """Return for each record that repeats a sibling's kind and content the key of the first of them: its DbRef."""
@@ -104,18 +110,18 @@ class ArtifactTree:
                 found[key] = original
         return found
 
-    def _sorted(self) -> list[str]:
+    def _sorted(self) -> list[Record]:
         if self._order is None:
-            self._order = sorted(self._records)
+            self._order = sorted(self._records.values(), key=_key_text)  # records, so that a walk looks nothing up
         return self._order
 
-    def _below(self) -> dict[str, list[str]]:
+    def _below(self) -> dict[str, list[Record]]:
         if self._children is None:
             self._children = {}
-            for text in self._sorted():
-                above = self._nearest(text)
+            for record in self._sorted():
+                above = self._nearest(record.key.text)
                 if above:
-                    self._children.setdefault(above, []).append(text)
+                    self._children.setdefault(above, []).append(record)
         return self._children
 
     def _nearest(self, text: str) -> str:
