@@ -33,6 +33,7 @@ from sapwood.errors import (
     DuplicateClaim,
     DuplicateKey,
     EngineBusy,
+    EngineFailed,
     EngineStuck,
     IncompleteRun,
     IngestFailed,
@@ -103,6 +104,7 @@ __all__ = [
     "DuplicateClaim",
     "DuplicateKey",
     "EngineBusy",
+    "EngineFailed",
     "EngineStuck",
     "Envelope",
     "Extension",
@@ -189,6 +191,7 @@ __all__ = [
     "render_provider_text",
     "render_template",
     "resolve_manifest",
+    "run_workflow",
     "truncate_to_token_budget",
 ]
 
@@ -210,3 +213,19 @@ def open(  # noqa: A001  # the public name
 
     given = {"clock": clock, "entropy": entropy}
     return _open_store(url, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+
+
+def run_workflow(
+    path_or_name: "str | _os.PathLike[str]",
+    inputs: "_typing.Mapping[str, _typing.Any] | None" = None,
+    store: "_Store | str | _os.PathLike[str] | None" = None,
+    project: "str | _os.PathLike[str]" = ".",
+) -> ArtifactKey:
+    """Run a workflow file, or a built-in workflow by its name, to its end; return the run's key.
+
+    `store` is an open store, or where one is; without it the project's own is used. A run that failed has a key too:
+    its status is in the store.
+    """
+    from sapwood.app.runner import run_workflow as _run_workflow
+
+    return _run_workflow(path_or_name, inputs, store=store, project=project)

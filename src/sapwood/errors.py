@@ -38,6 +38,7 @@ SapwoodError
 ├─ EngineBusy                  this process already has an engine                     exit code 4
 ├─ NotEnriched                 a request without its context id or its previous context  exit code 4
 ├─ UnsupportedNode             a node of a kind that cannot be executed               exit code 4
+├─ EngineFailed                the engine gave a run up; what was recorded stays      exit code 4
 ├─ EngineStuck                 a run asks for a visit that has ended                  exit code 4
 ├─ RunBusy                     another live process is at this run                    exit code 4
 ├─ RecordingRefused            the record would no longer be true; what is stored is unchanged
@@ -312,6 +313,13 @@ class ClockOutOfRange(SapwoodError):
 class EngineBusy(SapwoodError):
     def __init__(self) -> None:
         super().__init__("this process already has an engine running; close it first, or give it this run too")
+
+
+class EngineFailed(SapwoodError):
+    def __init__(self, run: str, why: str) -> None:
+        super().__init__(f"run {run} stopped: {why}; `sapwood resume {run}` goes on with it")
+        self.run = run
+        self.why = why
 
 
 class EngineStuck(SapwoodError):

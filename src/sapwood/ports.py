@@ -212,6 +212,9 @@ class ArtifactStore(TemplateStore, Protocol):
     def reserve_ids(self, run: ArtifactKey, nodes: int, artifacts: int) -> tuple[int, int]:
         """Reserve that many run_node_ids and artifact_ids of the run; return the first of each."""
 
+    def change_owner(self, run: ArtifactKey, old: str, new: str) -> bool:
+        """Take an open run over from `old`; tell whether it was still theirs."""
+
     def close(self) -> None:
         """Give back files and connections; harmless when repeated."""
 

@@ -13,7 +13,7 @@ import pytest
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.errors import ProviderBrokeProtocol, ProviderFailed
-from sapwood.providers import command
+from sapwood.providers import groups
 from sapwood.providers.command import CommandProvider
 from tests.providers.streams import collect, play, python, texts
 
@@ -161,7 +161,7 @@ def test_without_the_group_its_children_would_stay(tmp_path: Path, monkeypatch: 
         if Path(f"/proc/{pid}").exists():
             os.kill(pid, number)
 
-    monkeypatch.setattr(command, "_signal_group", only_the_program)
+    monkeypatch.setattr(groups, "signal_group", only_the_program)
     asyncio.run(cancel_in_the_middle(tmp_path / "pid"))
     child = int((tmp_path / "pid").read_text())
     assert is_alive(child)

@@ -179,6 +179,18 @@ class StoreContract:
             assert (run.status, run.ended_ms, run.head, run.owner) == ("failed", 9, "ab" * 32, "somebody")
             assert reader.find_run(KEYS.root()) is None
 
+    def test_an_open_run_is_taken_over_by_one_only(self, store: ArtifactStore) -> None:
+        root = start_run(store)
+        assert store.change_owner(root, "somebody", "me")
+        assert not store.change_owner(root, "somebody", "another")
+        with store.read() as reader:
+            row = reader.find_run(root)
+        assert row is not None
+        assert row.owner == "me"
+        store.append([], end=RunEnd(root, "completed", 7, "00" * 32, 1))
+        assert not store.change_owner(root, "me", "another")
+        assert not store.change_owner(KEYS.root(), "somebody", "me")
+
     def test_nothing_is_added_to_a_sealed_run(self, store: ArtifactStore) -> None:
         root, other = start_run(store), start_run(store)
         store.append([record(KEYS.child(root), kind="Seal")], end=RunEnd(root, "completed", 9, "00" * 32, 1))

@@ -6,7 +6,8 @@ Works on whatever could be read, so that one mistake does not hide the others.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from sapwood.core.graph import descendants, find_cycle, forward_order
 from sapwood.core.guards import parse_guard
@@ -25,10 +26,24 @@ Data = Mapping[str, Any]
 _SUBSTITUTED = ("args", "options", "run", "env", "cwd", "content", "ask", "inputs", "items")
 
 
+class Known(NamedTuple):
+    """What there is where a workflow is to run; None: not known, so nothing is said about it.
+
+    `templates` are the ids with the names of their arguments, `refused` those that cannot be used, and why.
+    """
+
+    providers: Collection[str] | None = None
+    templates: Mapping[str, Collection[str]] | None = None
+    refused: Mapping[str, str] = MappingProxyType({})
+
+
+NOTHING_KNOWN: Final = Known()
+
+
 def check_workflow(
     data: Data,
     workflows: Mapping[str, Workflow],
-    providers: Collection[str] | None = None,
+    known: Known = NOTHING_KNOWN,
     *,
     has_all_edges: bool = True,
 ) -> list[Problem]:
@@ -40,8 +55,8 @@ def check_workflow(
     return [
         *_inputs(data.get("inputs", {})),
         *_phases(data.get("phases", {})),
-        *_block(("defaults",), data.get("defaults", {}), providers),
-        *(p for key, node in nodes.items() for p in _node(("nodes", key), node, data, workflows, providers)),
+        *_block(("defaults",), data.get("defaults", {}), known),
+        *(p for key, node in nodes.items() for p in _node(("nodes", key), node, data, workflows, known)),
         *_names(data.get("nodes", {}), nodes),
         *_edges(data, list(data.get("nodes", {})), has_all_edges),
     ]
@@ -67,7 +82,7 @@ def _phases(phases: Data) -> Iterator[Problem]:
             yield Problem(("phases", phase), str(error))
 
 
-def _block(path: Path, node: Data, providers: Collection[str] | None) -> Iterator[Problem]:
+def _block(path: Path, node: Data, known: Known) -> Iterator[Problem]:
     """Check what nodes and the defaults have in common."""
     for field in ("template", "system"):
         if field in node:
@@ -75,12 +90,34 @@ def _block(path: Path, node: Data, providers: Collection[str] | None) -> Iterato
                 TemplateId(node[field])
             except SapwoodError as error:
                 yield Problem((*path, field), str(error))
-    if providers is not None and "provider" in node and node["provider"] not in providers:
-        yield Problem((*path, "provider"), *unknown_name("provider", node["provider"], providers))
+            else:
+                yield from _template((*path, field), node[field], known)
+    if known.providers is not None and "provider" in node and node["provider"] not in known.providers:
+        yield Problem((*path, "provider"), *unknown_name("provider", node["provider"], known.providers))
     for name in node.get("context", {}).get("policy", {}):
-        known = HandoffPolicy.__slots__
-        if name not in known:
-            yield Problem((*path, "context", "policy", name), *unknown_name("number", name, known), at_key=True)
+        numbers = HandoffPolicy.__slots__
+        if name not in numbers:
+            yield Problem((*path, "context", "policy", name), *unknown_name("number", name, numbers), at_key=True)
+
+
+def _template(path: Path, template: str, known: Known) -> Iterator[Problem]:
+    if known.templates is None or template in known.templates:
+        return
+    if template in known.refused:
+        yield Problem(path, f"the template {template} cannot be used: {known.refused[template]}")
+    else:
+        yield Problem(path, *unknown_name("template", template, known.templates))
+
+
+def _arguments(path: Path, node: Data, known: Known) -> Iterator[Problem]:
+    """Check the names of a node's arguments; which of them may be left out only the template knows."""
+    variables = (known.templates or {}).get(node.get("template", ""))
+    if variables is None:
+        return
+    for name in node.get("args", {}):
+        if name not in variables:
+            what = f"argument of {node['template']}"
+            yield Problem((*path, "args", name), *unknown_name(what, name, variables), at_key=True)
 
 
 def _node(
@@ -88,10 +125,11 @@ def _node(
     node: Data,
     data: Data,
     workflows: Mapping[str, Workflow],
-    providers: Collection[str] | None,
+    known: Known,
     child: bool = False,
 ) -> Iterator[Problem]:
-    yield from _block(path, node, providers)
+    yield from _block(path, node, known)
+    yield from _arguments(path, node, known)
     yield from _document(path, node, child)
     yield from _references(path, node, data.get("inputs", {}), child)
     kind = node.get("kind")
@@ -104,7 +142,7 @@ def _node(
         if isinstance(items, str) and items.split(".")[0] not in ("report", "inputs"):
             yield Problem((*path, "items"), f"{items[:80]!r} is no place of a list", "expected report.… or inputs.…")
         if isinstance(node.get("each"), Mapping):
-            yield from _node((*path, "each"), node["each"], data, workflows, providers, child=True)
+            yield from _node((*path, "each"), node["each"], data, workflows, known, child=True)
     if kind == "workflow" and node.get("workflow") in workflows:
         yield from _nested(path, node, workflows[node["workflow"]])
 

@@ -11,7 +11,6 @@ import asyncio
 import codecs
 import json
 import os
-import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -22,11 +21,10 @@ from sapwood.core.prompt import ProviderRunOptions, render_provider_text
 from sapwood.core.provider import ProviderResult
 from sapwood.core.provider_lines import LineError, read_line
 from sapwood.errors import ProviderFailed
+from sapwood.providers.groups import end_group, start_group
 from sapwood.providers.stamps import Stamps, real_stamps
 
 NAME: Final = "command"
-MAX_ARGUMENT_BYTES: Final = 128 * 1024 - 1
-GRACE_S: Final = 2.0
 _KEPT_ERRORS_BYTES = 4096
 _CHUNK_BYTES = 64 * 1024
 T = TypeVar("T")
@@ -87,7 +85,9 @@ class CommandProvider:
     async def run(self, prompt: str, options: ProviderRunOptions) -> AsyncIterator[GraphEvent | ProviderResult]:
         settings = CommandOptions.read(options.settings)
         text = render_provider_text(prompt, options.context)
-        process = await _start(settings, text, options)
+        words = [*settings.command, text] if settings.prompt == "argument" else settings.command
+        environment = {**os.environ, "SAPWOOD_SYSTEM_PROMPT": options.system_prompt, **settings.env}
+        process = await start_group(NAME, words, options.folder, environment)
         feeding = asyncio.ensure_future(_feed(process, text if settings.prompt == "stdin" else ""))
         errors = asyncio.ensure_future(_last_errors(process))
         deadline = asyncio.get_running_loop().time() + settings.timeout_s
@@ -102,11 +102,10 @@ class CommandProvider:
         except TimeoutError:
             raise ProviderFailed(NAME, f"no answer within {settings.timeout_s:g} s") from None
         finally:
-            await asyncio.shield(_end_group(process))
             for task in (feeding, errors):
                 task.cancel()
             await asyncio.gather(feeding, errors, return_exceptions=True)
-            process._transport.close()  # type: ignore[attr-defined]  # pipes that were not read to their end stay open
+            await asyncio.shield(end_group(process))
 
     async def _answer(
         self, process: asyncio.subprocess.Process, settings: CommandOptions, node: str, deadline: float
@@ -131,26 +130,6 @@ class CommandProvider:
         if isinstance(item, LineError):
             raise ProviderFailed(NAME, item.message, retryable=item.retryable)
         return item
-
-
-async def _start(settings: CommandOptions, text: str, options: ProviderRunOptions) -> asyncio.subprocess.Process:
-    words = [*settings.command, text] if settings.prompt == "argument" else list(settings.command)
-    if any("\0" in word or len(word.encode()) > MAX_ARGUMENT_BYTES for word in words):
-        why = f"a word of the command has a zero byte or more than {MAX_ARGUMENT_BYTES} bytes; use prompt: stdin"
-        raise ProviderFailed(NAME, why, retryable=False)
-    environment = {**os.environ, "SAPWOOD_SYSTEM_PROMPT": options.system_prompt, **settings.env}
-    try:
-        return await asyncio.create_subprocess_exec(
-            *words,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=options.folder,
-            env=environment,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        raise ProviderFailed(NAME, f"{words[0]} cannot be started: {error}", retryable=False) from None
 
 
 async def _feed(process: asyncio.subprocess.Process, text: str) -> None:
@@ -207,18 +186,3 @@ async def _lines(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
         rest.append(last)
     if (full := "".join(rest)).strip():
         yield full
-
-
-async def _end_group(process: asyncio.subprocess.Process) -> None:
-    """End the program and all it started; first politely."""
-    _signal_group(process.pid, signal.SIGTERM)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(GRACE_S):
-            await process.wait()
-    _signal_group(process.pid, signal.SIGKILL)
-    await process.wait()
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

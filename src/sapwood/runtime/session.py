@@ -232,7 +232,7 @@ class Store:
         self.templates = templates
         self.keys = keys
         self.clock = clock
-        self._is_alive = is_alive
+        self.is_alive = is_alive
         self._to_version = to_version
 
     def record(
@@ -374,7 +374,7 @@ class Store:
             before = page[-1].key
 
     def _with_interruption(self, row: RunRow) -> RunRow:
-        if row.status == "running" and not self._is_alive(row.owner):
+        if row.status == "running" and not self.is_alive(row.owner):
             return row._replace(status="interrupted")
         return row
 

@@ -92,6 +92,17 @@ class MemoryStore:
             given[1] += artifacts
             return first
 
+    def change_owner(self, run: ArtifactKey, old: str, new: str) -> bool:
+        with self._lock:
+            self._check_usable()
+            row = self._state.runs.get(run.pack())
+            if row is None or row.status != "running" or row.owner != old:
+                return False
+            state = self._state.copy()
+            state.runs[run.pack()] = row._replace(owner=new)
+            self._state = state
+            return True
+
     @contextmanager
     def read(self) -> Iterator[Reader]:
         self._check_usable()

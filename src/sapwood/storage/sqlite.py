@@ -39,6 +39,7 @@ INSERT = "insert into artifact (key, kind, hash, metadata, content, chunks, crc)
 INSERT_CHUNK = "insert into chunk (hash, data) select ?1, ?2 where not exists (select 1 from chunk where hash = ?1)"
 INSERT_CLAIM = "insert into claim (run, node, attempt, delivery, role, key, crc) values (?, ?, ?, ?, ?, ?, ?)"
 INSERT_TEMPLATE = "insert into template (template_id, hash, key) values (?, ?, ?)"
+CHANGE_OWNER = "update run set owner = ? where key = ? and owner = ? and status = 'running' returning 1"
 INSERT_RUN = (
     "insert into run (key, workflow_run_id, status, started_ms, owner, node_ids, artifact_ids) "
     "values (?, ?, 'running', ?, ?, ?, ?)"
@@ -122,6 +123,10 @@ class SqliteStore:
             self._refuse_sealed({run.pack()})
             row = execute(RESERVE, (nodes, artifacts, run.pack())).fetchone()
             return row[0] - nodes + 1, row[1] - artifacts + 1
+
+    def change_owner(self, run: ArtifactKey, old: str, new: str) -> bool:
+        with self._writing() as execute:
+            return execute(CHANGE_OWNER, (new, run.pack(), old)).fetchone() is not None
 
     def _insert(
         self, execute: Any, records: Sequence[Record], starts: Sequence[RunStart] = (), claims: Sequence[Claim] = ()

@@ -1,0 +1,174 @@
+"""Runs of workflows: engine, executor, store, templates and providers as one thing with few verbs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sapwood.app import MEMORY, load_templates, open_store
+from sapwood.core.inputs import resolve_inputs
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.workflow import Workflow
+from sapwood.core.workflow_check import Known
+from sapwood.errors import EngineFailed, NotFound, RunBusy, RunSealed, SapwoodError
+from sapwood.ports import Engine, Provider
+from sapwood.providers.discovery import find_provider, provider_names
+from sapwood.providers.program import run_program
+from sapwood.providers.stream import Steady
+from sapwood.runtime.control import Control
+from sapwood.runtime.executor import Executor
+from sapwood.runtime.session import Store
+from sapwood.runtime.start import open_run
+from sapwood.runtime.world import World
+from sapwood.settings import Settings
+from sapwood.templates.files import Loaded
+from sapwood.workflows.load import load_workflow
+
+
+class Providers(dict[str, Provider]):
+    """Providers by name, each made when it is first asked for; they work in the project's folder."""
+
+    def __init__(self, project: Path) -> None:
+        super().__init__()
+        self._folder = str(project)
+
+    def __missing__(self, name: str) -> Provider:
+        self[name] = Steady(name, find_provider(name), self._folder)
+        return self[name]
+
+
+class Runner:
+    """Starts runs, continues them and waits for them. A process has one at a time.
+
+    The engine is started with the first run; what only looks at workflows does not pay for it.
+    """
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store = store
+        self.project = settings.project.resolve()
+        self.control = Control(store.artifacts, store.keys)
+        self._loaded = load_templates(store, settings.project, settings.template_roots)
+        world = World(store, Providers(self.project), partial(run_program, folder=str(self.project)))
+        self._executor = Executor(world)
+        self._engine: Engine | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def load(self, path_or_name: str | os.PathLike[str]) -> Workflow:
+        """Return the workflow, checked against the templates and providers that are here; raise InvalidWorkflow."""
+        return load_workflow(os.fspath(path_or_name), known_here(self._loaded, self.store))
+
+    def open(self, workflow: Workflow, inputs: Mapping[str, Any]) -> ArtifactKey:
+        """Record that a run begins, so that anybody can continue it; nothing is done yet. Raises InvalidInputs."""
+        return open_run(self.store, workflow, resolve_inputs(workflow, inputs), {})
+
+    def start(self, workflow: Workflow, inputs: Mapping[str, Any]) -> ArtifactKey:
+        """Begin a run; return its key while it runs."""
+        run = self.open(workflow, inputs)
+        self._submit(run)
+        return run
+
+    def resume(self, run: ArtifactKey) -> None:
+        """Continue a run that was interrupted or paused. Raises RunSealed, RunBusy, NotFound."""
+        self._take_over(run)
+        self.control.resume(run.text)
+        self._submit(run)
+
+    def wait(self, run: ArtifactKey, timeout_s: float | None = None) -> str | None:
+        """Return the status the run ended with (`paused` is one), or None after `timeout_s`. Raises EngineFailed."""
+        assert self._engine is not None
+        try:
+            return self._engine.wait(run.text, timeout_s)
+        except SapwoodError:
+            raise
+        except Exception as error:  # the engine's own words for what a step could not record
+            raise EngineFailed(run.text, str(error)) from error
+
+    def close(self) -> None:
+        """Stop; what still runs is left to be continued."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _submit(self, run: ArtifactKey) -> None:
+        if self._engine is None:
+            from sapwood.engine.boot import boot
+
+            self._engine = boot(self._engine_path(), self._executor)
+        self._engine.submit(run.text)
+
+    def _engine_path(self) -> Path:
+        if self.store.artifacts.location != MEMORY:
+            return Path(self.store.artifacts.location).with_name("engine.db")
+        self._folder = tempfile.TemporaryDirectory(prefix="sapwood-")
+        return Path(self._folder.name) / "engine.db"
+
+    def _take_over(self, run: ArtifactKey) -> None:
+        self.store.recorder.hold_run()
+        with self.store.artifacts.read() as reader:
+            row = reader.find_run(run)
+        if row is None:
+            raise NotFound(f"run {run}", "`sapwood runs` lists what is stored")
+        if row.status != "running":
+            raise RunSealed(run.text, row.status)
+        own = self.store.recorder.owner
+        if row.owner == own:
+            return
+        if self.store.is_alive(row.owner) or not self.store.artifacts.change_owner(run, row.owner, own):
+            raise RunBusy(run.text, row.owner)
+
+
+def known_here(loaded: Loaded, store: Store) -> Known:
+    """Return what a workflow may name here."""
+    templates = {version.template_id.text: version.variables for version in store.artifacts.list_versions()}
+    templates.update({file.static.template_id.text: file.static.variables for file in loaded.files})
+    refused = {
+        name: f"{one.path}: {one.error}" for one in loaded.refused if (name := getattr(one.error, "template_id", None))
+    }
+    usable = {name: variables for name, variables in templates.items() if name not in refused}
+    return Known(provider_names(), usable, refused)
+
+
+def run_workflow(
+    path_or_name: str | os.PathLike[str],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    store: Store | str | os.PathLike[str] | None = None,
+    project: str | os.PathLike[str] = ".",
+) -> ArtifactKey:
+    """Run a workflow to its end in this process and return the run's key; its status is in the store.
+
+    `store` is an open store, or where one is; without it the project's own is used.
+    """
+    given = None if store is None or isinstance(store, Store) else os.fspath(store)
+    settings = Settings.read({"project": os.fspath(project), "store": given}, os.environ)
+    opened = store if isinstance(store, Store) else open_project_store(given or settings.store_path)
+    try:
+        with Runner(opened, settings) as runner:
+            run = runner.start(runner.load(path_or_name), inputs or {})
+            runner.wait(run)
+            return run
+    finally:
+        if opened is not store:
+            opened.close()
+
+
+def open_project_store(path: str) -> Store:
+    """Open the store at `path`; a folder that it needs is made, and kept out of the project's version control."""
+    folder = Path(path).parent
+    if path != MEMORY and "://" not in path and not folder.exists():
+        folder.mkdir(mode=0o700, parents=True)
+        if folder.name == ".sapwood":
+            (folder / ".gitignore").write_text("*\n")
+    return open_store(path)
