@@ -161,9 +161,10 @@ class Reader(Protocol):
         """Return the key that was recorded for this role, or None."""
 
     def damaged(self, key: ArtifactKey | None = None) -> Iterator[str]:
-        """Yield, in words, each row at and below `key`, or in the store, whose columns are not what was written.
+        """Yield, in words, each row at and below `key` whose columns are not what was written.
 
-        Contents and chunks have hashes of their own, which the caller compares.
+        Without `key`: whatever is wrong with the store, its indexes and its guards too. Contents and chunks have
+        hashes of their own, which the caller compares.
         """
 
     def list_claims(self, run: ArtifactKey) -> list[Claim]:

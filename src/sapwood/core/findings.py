@@ -11,6 +11,10 @@ class Finding(NamedTuple):
     """A stable code, where, and in words; `is_failure` is false for what is odd but allowed."""
 
     code: str
-    key: ArtifactKey
+    key: ArtifactKey | None  # None: the store as a whole
     message: str
     is_failure: bool = True
+
+    def to_dict(self) -> dict[str, str | bool | None]:
+        """Return the finding as JSON has it."""
+        return {**self._asdict(), "key": self.key and self.key.text}

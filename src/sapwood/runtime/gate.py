@@ -10,6 +10,7 @@ import msgspec
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.seal import MerkleHead, hash_leaf, is_seal
 from sapwood.core.tree import REQUIRED_GROUPS
+from sapwood.errors import InvalidKey
 from sapwood.ports import Reader
 
 
@@ -54,11 +55,15 @@ def judge(reader: Reader, run: ArtifactKey) -> Judgement:
 
 
 def _dangling(reader: Reader, run: ArtifactKey) -> list[str]:
-    targets: dict[str, ArtifactKey] = {}
+    targets: dict[ArtifactKey, ArtifactKey] = {}
+    unreadable = []
     for record in reader.load_kinds(run, ["RefArtifact"]):
-        targets.setdefault(msgspec.json.decode(record.content)["target"], record.key)
-    return [
+        try:
+            targets.setdefault(ArtifactKey(msgspec.json.decode(record.content)["target"]), record.key)
+        except (ValueError, KeyError, TypeError, InvalidKey):  # decoding has several errors; all are a ValueError
+            unreadable.append(f"RefArtifact {record.key} cannot be read")
+    return unreadable + [
         f"RefArtifact {source} refers to {target}, which is not stored"
         for target, source in targets.items()
-        if reader.find(ArtifactKey(target)) is None
+        if reader.find(target) is None
     ]

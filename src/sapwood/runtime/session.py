@@ -25,6 +25,7 @@ from sapwood.core.artifacts import (
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.config import execution_config
 from sapwood.core.events import GraphEvent
+from sapwood.core.findings import Finding
 from sapwood.core.hashing import hash_text
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
@@ -32,7 +33,7 @@ from sapwood.core.reconstruct import Reconstruction, reconstruct
 from sapwood.core.record import Record
 from sapwood.core.template import TemplateId, TemplateVersion
 from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
-from sapwood.errors import IncompleteRun, InvalidArtifact, NotFound, RunChanged, RunSealed, ScopeEnded
+from sapwood.errors import IncompleteRun, InvalidArtifact, NotFound, RunChanged, RunSealed, ScopeEnded, StoreDamaged
 from sapwood.ports import ArtifactStore, Clock, RunEnd, RunRow, RunStart, Templates
 from sapwood.runtime.gate import judge
 from sapwood.runtime.recorder import Listener, Recorder
@@ -299,15 +300,28 @@ class Store:
         return tree
 
     def verify(
-        self, key: ArtifactKey | str, *, head: str | None = None, progress: Progress = lambda _count: None
+        self,
+        key: ArtifactKey | str | None = None,
+        *,
+        head: str | None = None,
+        progress: Progress = lambda _count: None,
     ) -> Verification:
-        """Recompute everything about a run, or a part of one; `head` is one that was kept somewhere else."""
-        wanted = key if isinstance(key, ArtifactKey) else ArtifactKey(key)
+        """Recompute everything about the store, a run, or a part of one; `head` is one that was kept somewhere else."""
+        wanted = ArtifactKey(key) if isinstance(key, str) else key
         with self.artifacts.read() as reader:
-            verification = Verifier(reader, self.templates, self._to_version, progress).verify(wanted, head)
-        if not verification.artifacts and not verification.findings:
+            verifier = Verifier(reader, self.templates, self._to_version, progress)
+            verification = verifier.verify_store() if wanted is None else verifier.verify(wanted, head)
+        if wanted is not None and not verification.artifacts and not verification.findings:
             raise NotFound(f"artifact {wanted}", "sapwood runs lists the runs")
-        return verification
+        return verification._replace(findings=(*verification.findings, *self._interruptions(wanted)))
+
+    def _interruptions(self, key: ArtifactKey | None) -> list[Finding]:
+        try:
+            rows = [row for row in self.runs(status="interrupted") if key in (None, row.key)]
+        except StoreDamaged:
+            return []  # found already, and more exactly
+        about = "its process is gone before its end"
+        return [Finding("interrupted", row.key, about, is_failure=False) for row in rows]
 
     def reconstruct(self, key: ArtifactKey | str) -> Reconstruction:
         """Return what happened, from the tree alone, every prompt rebuilt from its parts."""

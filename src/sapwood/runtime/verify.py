@@ -23,7 +23,7 @@ from sapwood.runtime.gate import judge
 class Verification(NamedTuple):
     """What was read and what was found; `head` is worth writing down somewhere else."""
 
-    key: ArtifactKey
+    key: ArtifactKey | None  # None for the whole store
     artifacts: int
     head: str
     findings: tuple[Finding, ...]
@@ -45,27 +45,48 @@ class Verifier:
         self._templates = templates
         self._to_version = to_version
         self._progress = progress
+        self._count = 0
         self._findings: list[Finding] = []
         self._path: list[ArtifactKey] = []  # the stored ancestors of the record at hand
         self._prompt: RenderedPrompt | None = None
         self._parts: list[Artifact] = []
 
+    def verify_store(self) -> Verification:
+        """Verify every run and every artifact beside the runs, and the store as a whole."""
+        roots: dict[ArtifactKey, None] = {}
+        try:
+            roots = dict.fromkeys(artifact.key.root for artifact in self._reader.outline())
+            roots |= dict.fromkeys(row.key for row in self._reader.list_runs())
+        except SapwoodError as error:
+            self._found("unreadable", None, f"reading stopped: {error}")
+        for root in sorted(roots):
+            self._verify(root)
+        self._findings += [Finding("damaged", None, words) for words in self._reader.damaged()]
+        return Verification(None, self._count, "", tuple(self._findings))
+
     def verify(self, key: ArtifactKey, head: str | None = None) -> Verification:
-        count, seal = 0, None
+        """Verify the artifact with this key and all below it; `head` is one that was kept somewhere else."""
+        found_head = self._verify(key)
+        if head is not None and head.lower() != found_head:
+            self._found("head_differs", key, f"the artifacts give {found_head}, the head kept elsewhere is {head}")
+        self._findings += [Finding("damaged", key, words) for words in self._reader.damaged(key)]
+        return Verification(key, self._count, found_head, tuple(self._findings))
+
+    def _verify(self, key: ArtifactKey) -> str:
+        """Look at every artifact at and below `key`, and at the run if it is one; return its head."""
+        seal, before = None, self._count
         try:
             for record in self._reader.load(key):
-                count += 1
-                self._progress(count)
+                self._count += 1
+                self._progress(self._count)
                 artifact = self._look_at(record, key)
                 if is_seal(record) and isinstance(artifact, Seal) and seal is None:
                     seal = artifact
             self._check_prompt()
+            return self._check_run(key, seal) if key.depth == 1 else ""
         except SapwoodError as error:
-            self._found("unreadable", key, f"reading stopped after {count} artifacts: {error}")
-        summary_head = self._check_run(key, seal) if key.depth == 1 else ""
-        if head is not None and head.lower() != summary_head:
-            self._found("head_differs", key, f"the artifacts give {summary_head}, the head kept elsewhere is {head}")
-        return Verification(key, count, summary_head, tuple(self._findings))
+            self._found("unreadable", key, f"reading stopped after {self._count - before} artifacts: {error}")
+            return ""
 
     def _look_at(self, record: Record, start: ArtifactKey) -> Artifact | UnknownArtifact | None:
         key = record.key
@@ -140,5 +161,5 @@ class Verifier:
             ]
         return summary.head
 
-    def _found(self, code: str, key: ArtifactKey, message: str, *, is_failure: bool = True) -> None:
+    def _found(self, code: str, key: ArtifactKey | None, message: str, *, is_failure: bool = True) -> None:
         self._findings.append(Finding(code, key, message, is_failure))

@@ -47,6 +47,12 @@ def claim_crc(claim: Claim) -> int:
     return crc32(b"".join((claim.run.pack(), "\n".join(words).encode(), claim.key.pack())))
 
 
+def run_crc(*columns: object) -> int:
+    """Return the CRC-32 over a row of `run`: all its columns in their order, but the last."""
+    words = (column.hex() if isinstance(column, bytes) else "" if column is None else str(column) for column in columns)
+    return crc32("\n".join(words).encode())
+
+
 def is_chunked(record: Record) -> bool:
     return len(record.content) >= INLINE_BYTES and record.kind not in ALWAYS_INLINE
 

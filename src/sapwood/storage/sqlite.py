@@ -27,7 +27,8 @@ from sapwood.errors import (
 from sapwood.ports import Claim, Reader, RunEnd, RunStart
 from sapwood.storage import sqlite_file
 from sapwood.storage.migrate import check_sqlite, load_migrations, migrate_sqlite
-from sapwood.storage.rows import claim_crc, compress, end_of_subtree, is_chunked, row_crc, split, to_row
+from sapwood.storage.rows import claim_crc, compress, end_of_subtree, is_chunked, row_crc, run_crc, split, to_row
+from sapwood.storage.sqlite_damage import RUN_ROW
 from sapwood.storage.sqlite_file import choose_journal, connect, set_sync, typed_errors
 from sapwood.storage.sqlite_reader import COUNT, SqliteReader
 from sapwood.storage.templates import template_id_of, to_version, version_record
@@ -41,17 +42,15 @@ INSERT_CLAIM = "insert into claim (run, node, attempt, delivery, role, key, crc)
 INSERT_TEMPLATE = "insert into template (template_id, hash, key) values (?, ?, ?)"
 CHANGE_OWNER = "update run set owner = ? where key = ? and owner = ? and status = 'running' returning 1"
 INSERT_RUN = (
-    "insert into run (key, workflow_run_id, status, started_ms, owner, node_ids, artifact_ids) "
-    "values (?, ?, 'running', ?, ?, ?, ?)"
+    "insert into run (key, workflow_run_id, status, started_ms, ended_ms, head, owner, node_ids, artifact_ids, crc) "
+    "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-END_RUN = "update run set status = ?, ended_ms = ?, head = ? where key = ?"
+CHANGE_RUN = (
+    "update run set status = ?3, ended_ms = ?5, head = ?6, node_ids = ?8, artifact_ids = ?9, crc = ?10 where key = ?1"
+)
 STATUS = "select status from run where key = ?"
 MARK = "update mark set count = count + 1"
 NEXT_RUN_ID = "update counter set last = last + 1 where name = 'workflow_run_id' returning last"
-RESERVE = (
-    "update run set node_ids = node_ids + ?, artifact_ids = artifact_ids + ? where key = ? "
-    "returning node_ids, artifact_ids"
-)
 IS_STORED = "select 1 from artifact where key = ?"
 IS_CLAIMED = "select 1 from claim where run = ? and node = ? and attempt = ? and delivery = ? and role = ?"
 VERSION_KEY = "select key from template where template_id = ? and hash = ?"
@@ -121,8 +120,9 @@ class SqliteStore:
     def reserve_ids(self, run: ArtifactKey, nodes: int, artifacts: int) -> tuple[int, int]:
         with self._writing() as execute:
             self._refuse_sealed({run.pack()})
-            row = execute(RESERVE, (nodes, artifacts, run.pack())).fetchone()
-            return row[0] - nodes + 1, row[1] - artifacts + 1
+            row = execute(RUN_ROW, (run.pack(),)).fetchone()
+            execute(CHANGE_RUN, _with_crc(*row[:7], row[7] + nodes, row[8] + artifacts))
+            return row[7] + 1, row[8] + 1
 
     def change_owner(self, run: ArtifactKey, old: str, new: str) -> bool:
         with self._writing() as execute:
@@ -135,8 +135,8 @@ class SqliteStore:
         self._refuse_sealed({row[0][:SEGMENT_BYTES] for row in rows} | {claim.run.pack() for claim in claims})
         try:
             for start in starts:
-                numbers = (start.workflow_run_id, start.started_ms, start.owner, start.node_ids, start.artifact_ids)
-                execute(INSERT_RUN, (start.key.pack(), *numbers))
+                key, number, started_ms, owner, *ids = start
+                execute(INSERT_RUN, _with_crc(key.pack(), number, "running", started_ms, None, None, owner, *ids))
             self._writer.executemany(INSERT, rows)
             for record in records:
                 if record.kind == "PromptTemplate":
@@ -188,7 +188,9 @@ class SqliteStore:
         found = execute(COUNT, (key, end_of_subtree(key))).fetchone()[0] - len(records)
         if found != end.judged:
             raise RunChanged(end.key.text, end.judged, found)
-        execute(END_RUN, (end.status, end.ended_ms, bytes.fromhex(end.head), key))
+        row = execute(RUN_ROW, (key,)).fetchone()
+        ended = (end.status, row[3], end.ended_ms, bytes.fromhex(end.head))
+        execute(CHANGE_RUN, _with_crc(*row[:2], *ended, *row[6:9]))
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
@@ -367,6 +369,10 @@ class SqliteStore:
         if record is None:
             raise StoreDamaged(self.location, f"template {ArtifactKey.unpack(packed)} has lost its text")
         return to_version(record)
+
+
+def _with_crc(*columns: Any) -> tuple[Any, ...]:
+    return *columns, run_crc(*columns)
 
 
 def _constraint() -> type[Exception]:

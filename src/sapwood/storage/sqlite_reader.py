@@ -9,7 +9,9 @@ from sapwood.core.keys import SEGMENT_BYTES, ArtifactKey
 from sapwood.core.record import Record
 from sapwood.errors import InvalidKey, StoreDamaged
 from sapwood.ports import Claim, Outline, RunRow
-from sapwood.storage.rows import LAST_KEY, chunk_hashes, claim_crc, end_of_subtree, join, row_crc
+from sapwood.storage.rows import LAST_KEY, chunk_hashes, end_of_subtree, join
+from sapwood.storage.sqlite_damage import damaged
+from sapwood.storage.sqlite_file import typed_errors
 
 FIND = "select key, kind, hash, metadata, content, chunks from artifact where key = ?"
 LOAD = "select key, kind, hash, metadata, content, chunks from artifact where key >= ? and key < ? order by key limit ?"
@@ -32,11 +34,8 @@ RUNS = (
 )
 CLAIM = "select key from claim where run = ? and node = ? and attempt = ? and delivery = ? and role = ?"
 CLAIMS = (
-    "select run, node, attempt, delivery, role, key, crc from claim "
-    "where run = ? order by node, attempt, delivery, role"
+    "select run, node, attempt, delivery, role, key from claim where run = ? order by node, attempt, delivery, role"
 )
-ALL_CLAIMS = "select run, node, attempt, delivery, role, key, crc from claim"
-ROWS = "select id, key, kind, hash, metadata, chunks, crc from artifact where key >= ? and key < ? order by key"
 EVERYTHING = -1  # as a limit
 
 
@@ -48,7 +47,7 @@ class SqliteReader:
         self._where = where
 
     def find(self, key: ArtifactKey) -> Record | None:
-        row = self._connection.execute(FIND, (key.pack(),)).fetchone()
+        row = next(self._rows(FIND, (key.pack(),)), None)
         return None if row is None else self._record(*row)
 
     def load(
@@ -57,22 +56,22 @@ class SqliteReader:
         first, end = _range(key)
         if after is not None:
             first = max(first, after.pack() + b"\0")
-        rows = self._connection.execute(LOAD, (first, end, EVERYTHING if limit is None else limit))
+        rows = self._rows(LOAD, (first, end, EVERYTHING if limit is None else limit))
         record = self._record
         return (record(*row) for row in rows)
 
     def load_kinds(self, key: ArtifactKey | None, kinds: Sequence[str]) -> Iterator[Record]:
-        rows = self._connection.execute(LOAD_KINDS, (*_range(key), _json_list(kinds)))
+        rows = self._rows(LOAD_KINDS, (*_range(key), _json_list(kinds)))
         record = self._record
         return (record(*row) for row in rows)
 
     def outline(self, key: ArtifactKey | None = None, kinds: Sequence[str] | None = None) -> Iterator[Outline]:
-        unpack = ArtifactKey.unpack
         if kinds is None:
-            rows = self._connection.execute(OUTLINE, _range(key))
+            rows = self._rows(OUTLINE, _range(key))
         else:
-            rows = self._connection.execute(OUTLINE_KINDS, (*_range(key), _json_list(kinds)))
-        return (Outline(unpack(packed), kind, digest.hex(), metadata) for packed, kind, digest, metadata in rows)
+            rows = self._rows(OUTLINE_KINDS, (*_range(key), _json_list(kinds)))
+        outline = self._outline
+        return (outline(*row) for row in rows)
 
     def child_keys(
         self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None
@@ -94,51 +93,83 @@ class SqliteReader:
         return int(self._connection.execute(COUNT, _range(key)).fetchone()[0])
 
     def find_run(self, key: ArtifactKey) -> RunRow | None:
-        row = self._connection.execute(RUN, (key.pack(),)).fetchone()
-        return None if row is None else _run(*row)
+        row = next(self._rows(RUN, (key.pack(),)), None)
+        return None if row is None else self._run(*row)
 
     def list_runs(
         self, *, before: ArtifactKey | None = None, limit: int | None = None, status: str | None = None
     ) -> list[RunRow]:
         end = LAST_KEY if before is None else before.pack()
-        rows = self._connection.execute(RUNS, (end, status, status, EVERYTHING if limit is None else limit))
-        return [_run(*row) for row in rows]
+        rows = self._rows(RUNS, (end, status, status, EVERYTHING if limit is None else limit))
+        return [self._run(*row) for row in rows]
 
     def find_claim(self, run: ArtifactKey, node: str, attempt: int, delivery: int, role: str) -> ArtifactKey | None:
         row = self._connection.execute(CLAIM, (run.pack(), node, attempt, delivery, role)).fetchone()
         return None if row is None else ArtifactKey.unpack(row[0])
 
     def list_claims(self, run: ArtifactKey) -> list[Claim]:
-        return [claim for claim, _ in self._claims(CLAIMS, (run.pack(),))]
+        unpack = ArtifactKey.unpack
+        return [
+            Claim(unpack(packed), node, attempt, delivery, role, unpack(key))
+            for packed, node, attempt, delivery, role, key in self._rows(CLAIMS, (run.pack(),))
+        ]
 
     def damaged(self, key: ArtifactKey | None = None) -> Iterator[str]:
-        for number, packed, kind, digest, metadata, chunks, crc in self._connection.execute(ROWS, _range(key)):
-            try:
-                is_sound = row_crc(packed, kind, digest, metadata, chunks or b"") == crc
-            except (AttributeError, TypeError):  # a column of another type than was written
-                is_sound = False
-            if not is_sound:
-                yield f"artifact row {number}"
-        if key is None:
-            for claim, crc in self._claims(ALL_CLAIMS, ()):
-                if claim_crc(claim) != crc:
-                    yield f"claim of {claim.run} {claim.node} {claim.attempt}.{claim.delivery} {claim.role}"
+        return damaged(self._connection, None if key is None else _range(key))
 
-    def _claims(self, sql: str, values: tuple[bytes, ...]) -> Iterator[tuple[Claim, int]]:
-        unpack = ArtifactKey.unpack
-        for run, node, attempt, delivery, role, key, crc in self._connection.execute(sql, values):
-            yield Claim(unpack(run), node, attempt, delivery, role, unpack(key)), crc
+    def _rows(self, sql: str, values: tuple[Any, ...]) -> Iterator[Any]:
+        """Yield the rows of a query; what a damaged file does meanwhile is one typed error."""
+        try:
+            with typed_errors(self._where):
+                yield from self._connection.execute(sql, values)
+        except UnicodeDecodeError as error:
+            raise StoreDamaged(self._where, f"a text in it is no UTF-8 ({error})") from error
 
     def _record(
         self, packed: bytes, kind: str, digest: bytes, metadata: bytes, content: bytes | None, chunks: bytes | None
     ) -> Record:
-        try:
-            key, hex_digest = ArtifactKey.unpack(packed), digest.hex()
-        except (AttributeError, TypeError, InvalidKey) as error:  # a column of another type or length than was written
-            raise StoreDamaged(self._where, f"the artifact row with key {packed!r:.80} cannot be read") from error
         if content is None:
-            content = self._joined(key, chunks or b"")
-        return Record(key, kind, content, hex_digest, metadata)
+            key, kind, content_hash, metadata = self._outline(packed, kind, digest, metadata)
+            return Record(key, kind, self._joined(key, chunks or b""), content_hash, metadata)
+        if (
+            type(kind) is not str
+            or type(digest) is not bytes
+            or type(metadata) is not bytes
+            or type(content) is not bytes
+        ):
+            raise self._unreadable(packed)
+        try:
+            return Record(ArtifactKey.unpack(packed), kind, content, digest.hex(), metadata)
+        except (TypeError, InvalidKey) as error:
+            raise self._unreadable(packed) from error
+
+    def _outline(self, packed: bytes, kind: str, digest: bytes, metadata: bytes) -> Outline:
+        if type(kind) is not str or type(digest) is not bytes or type(metadata) is not bytes:
+            raise self._unreadable(packed)
+        try:
+            return Outline(ArtifactKey.unpack(packed), kind, digest.hex(), metadata)
+        except (TypeError, InvalidKey) as error:
+            raise self._unreadable(packed) from error
+
+    def _run(
+        self,
+        key: bytes,
+        workflow_run_id: int,
+        status: str,
+        started_ms: int,
+        ended_ms: int | None,
+        head: bytes | None,
+        owner: str,
+    ) -> RunRow:
+        try:
+            head_hex = None if head is None else head.hex()
+            return RunRow(ArtifactKey.unpack(key), workflow_run_id, status, started_ms, ended_ms, head_hex, owner)
+        except (AttributeError, TypeError, InvalidKey) as error:
+            raise self._unreadable(key) from error
+
+    def _unreadable(self, packed: object) -> StoreDamaged:
+        """A column of another type or length than was written."""
+        return StoreDamaged(self._where, f"the row with key {packed!r:.80} cannot be read")
 
     def _joined(self, key: ArtifactKey, chunks: bytes) -> bytes:
         parts = []
@@ -162,10 +193,3 @@ def _range(key: ArtifactKey | None) -> tuple[bytes, bytes]:
         return b"", LAST_KEY
     packed = key.pack()
     return packed, end_of_subtree(packed)
-
-
-def _run(
-    key: bytes, workflow_run_id: int, status: str, started_ms: int, ended_ms: int | None, head: bytes | None, owner: str
-) -> RunRow:
-    head_hex = None if head is None else head.hex()
-    return RunRow(ArtifactKey.unpack(key), workflow_run_id, status, started_ms, ended_ms, head_hex, owner)

@@ -8,6 +8,7 @@ from sapwood.core.canonical import canonical_json
 from sapwood.core.hashing import utf8
 from sapwood.core.record import Record
 from sapwood.core.template import TemplateId, TemplateVersion
+from sapwood.errors import InvalidArtifact
 
 
 def version_record(version: TemplateVersion) -> Record:
@@ -23,16 +24,19 @@ def version_record(version: TemplateVersion) -> Record:
 
 
 def to_version(record: Record) -> TemplateVersion:
-    """Return the version that a PromptTemplate record keeps."""
-    metadata = msgspec.json.decode(record.metadata)
-    return TemplateVersion(
-        key=record.key,
-        template_id=TemplateId(metadata["template_id"]),
-        text=record.content.decode(),
-        content_hash=record.content_hash,
-        variables=tuple(metadata["variables"]),
-        last_updated_ms=metadata["last_updated_ms"],
-    )
+    """Return the version that a PromptTemplate record keeps; raise InvalidArtifact when it is damaged."""
+    try:
+        metadata = msgspec.json.decode(record.metadata)
+        return TemplateVersion(
+            key=record.key,
+            template_id=TemplateId(metadata["template_id"]),
+            text=record.content.decode(),
+            content_hash=record.content_hash,
+            variables=tuple(metadata["variables"]),
+            last_updated_ms=metadata["last_updated_ms"],
+        )
+    except (ValueError, KeyError, TypeError) as error:  # the bytes are not those that were written
+        raise InvalidArtifact(f"{record.kind} {record.key}", f"cannot be read as a template: {error!r}") from error
 
 
 def template_id_of(record: Record) -> str:

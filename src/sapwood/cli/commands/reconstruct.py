@@ -32,7 +32,7 @@ def command(key: str, store: str | None, project: str, as_json: bool) -> None:
                 for one in told.tool_uses
             ],
             "outcomes": [{"name": one.name, "passed": one.passed} for one in told.outcomes],
-            "findings": [{**finding._asdict(), "key": finding.key.text} for finding in told.findings],
+            "findings": [finding.to_dict() for finding in told.findings],
         }
         click.echo(json.dumps(answer))
     else:

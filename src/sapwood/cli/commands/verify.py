@@ -18,31 +18,26 @@ from sapwood.errors import InvalidInput
 @click.option("--head", metavar="HEX", help="The run's head, as it was written down elsewhere.")
 @store_options
 def command(key: str | None, head: str | None, store: str | None, project: str, as_json: bool) -> None:
-    """Recompute every hash, the order, the groups, the references, the prompts and the head of KEY, or of all runs."""
+    """Recompute every hash, the order, the groups, the references, the prompts and the head of KEY, or of the store."""
     if head is not None and key is None:
         raise InvalidInput("--head belongs to one run; name its key")
-    is_ok = True
     with open_existing(store, project) as opened:
-        for wanted in [ArtifactKey(key)] if key else [row.key for row in opened.runs()]:
-            found = opened.verify(wanted, head=head)
-            is_ok = is_ok and found.is_ok
-            if as_json:
-                findings = [{**finding._asdict(), "key": finding.key.text} for finding in found.findings]
-                click.echo(
-                    json.dumps(
-                        {
-                            "key": wanted.text,
-                            "ok": found.is_ok,
-                            "artifacts": found.artifacts,
-                            "head": found.head,
-                            "findings": findings,
-                        }
-                    )
-                )
-                continue
-            click.echo(
-                f"{wanted}  {'ok' if found.is_ok else 'WRONG'}  {found.artifacts} artifacts  {found.head}".rstrip()
-            )
-            for finding in found.findings:
-                click.echo(f"  {finding.code}  {finding.key}  {visible(finding.message)}")
-    sys.exit(0 if is_ok else 1)
+        found = opened.verify(ArtifactKey(key) if key else None, head=head)
+        rows = [] if key else opened.runs()
+    if as_json:
+        answer = {
+            "key": key,
+            "ok": found.is_ok,
+            "artifacts": found.artifacts,
+            "head": found.head,
+            "findings": [finding.to_dict() for finding in found.findings],
+        }
+        click.echo(json.dumps(answer))
+        sys.exit(0 if found.is_ok else 1)
+    for row in rows:
+        click.echo(f"{row.key}  {row.status}  {row.head or ''}".rstrip())
+    for finding in found.findings:
+        click.echo(f"  {finding.code}  {finding.key or 'the store'}  {visible(finding.message)}")
+    verdict = "ok" if found.is_ok else "WRONG"
+    click.echo(f"{key or 'the store'}  {verdict}  {found.artifacts} artifacts  {found.head}".rstrip())
+    sys.exit(0 if found.is_ok else 1)

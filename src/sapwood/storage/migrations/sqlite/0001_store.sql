@@ -47,7 +47,8 @@ create table run (
   head            blob,
   owner           text not null,
   node_ids        integer not null,  -- how many run_node_ids have been given out
-  artifact_ids    integer not null
+  artifact_ids    integer not null,
+  crc             integer not null   -- CRC-32 of the columns before
 ) strict, without rowid;
 
 create table counter (name text primary key, last integer not null) strict, without rowid;
