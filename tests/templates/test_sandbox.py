@@ -138,6 +138,8 @@ def test_what_a_template_can_do(text: str, expected: str) -> None:
         ("x\n{{ 1 if false else xs is filter }}", "no test named 'filter'"),
         ("x\n{% import 'a' as b %}", "a template stands alone"),
         ("x\n{% include 'a' %}", "a template stands alone"),
+        ("x\n{% if false %}{{ lipsum() }}{% endif %}", r"lipsum\(\) cannot be called"),
+        ("x\n{% call nope() %}{% endcall %}", r"nope\(\) cannot be called"),
         ("x\n{% autoescape 9 ** 9 ** 9 ** 9 %}{% endautoescape %}", "autoescape takes true or false"),
     ],
 )

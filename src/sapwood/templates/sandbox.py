@@ -42,6 +42,7 @@ TESTS: Final = (
 
 PLAIN: Final = frozenset({str, int, float, bool, NoneType, list, tuple, dict, range, Markup})
 _VIEWS: Final[tuple[type[Iterable[Any]], ...]] = (type({}.keys()), type({}.values()), type({}.items()))
+_CALLABLE: Final = {"range", "dict", "loop", "caller", "super"}
 _FORBIDDEN_TAGS = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 
 
@@ -177,6 +178,16 @@ class Sandbox(ImmutableSandboxedEnvironment):
             if test.name not in self.tests:
                 yield test.lineno, f"no test named {test.name!r}"
         yield from _forbidden_tags(tree)
+        yield from _called_variables(tree)
+
+
+def _called_variables(tree: nodes.Template) -> Iterator[tuple[int, str]]:
+    """Give each call of a name that can only be an argument: those are data (so Jinja's lipsum and now() end here)."""
+    own = {name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"}
+    own.update(macro.name for macro in tree.find_all(nodes.Macro))
+    for call in tree.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Name) and call.node.name not in own | _CALLABLE:
+            yield call.lineno, f"{call.node.name}() cannot be called: there is no such function, and arguments are data"
 
 
 def _forbidden_tags(tree: nodes.Template) -> Iterator[tuple[int, str]]:
