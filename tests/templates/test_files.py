@@ -170,6 +170,15 @@ def test_a_refused_file_leaves_one_standalone_validation_error(tmp_path: Path) -
     assert len(list_refusals(store)) == 2
 
 
+def test_a_file_whose_name_is_no_text_is_refused_and_recorded(tmp_path: Path) -> None:
+    write(tmp_path, "templates/agent/\udcff.jinja", "x")
+    store = MemoryStore()
+    _, loaded = start(store, tmp_path)
+    record_refusals(store, sapwood.KeyFactory(), loaded.refused, tmp_path)
+    (error,) = list_refusals(store)
+    assert (error.code, error.where) == ("InvalidTemplateId", "templates/agent/\\udcff.jinja")
+
+
 def test_unchanged_files_are_neither_parsed_nor_read_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,7 +97,7 @@ def load_files(registry: TemplateRegistry, store: TemplateStore, roots: Sequence
             registry.adopt(static)
             continue
         try:
-            registry.register(static.template_id, static.text, static.variables, last_updated_ms=static.last_updated_ms)
+            registry.keep(static)
             loaded.created += 1
         except TemplateError as error:
             loaded.files.remove(file)

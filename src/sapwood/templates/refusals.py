@@ -1,4 +1,4 @@
-"""What was refused at start stays in the record: a ValidationError of its own, once for each different mistake."""
+"""What was refused stays in the record: a ValidationError of its own, once for each different mistake."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from sapwood.clock import KeyFactory
 from sapwood.core.artifacts import ValidationError
 from sapwood.core.codec import from_record, to_record
+from sapwood.errors import InvalidInput
 from sapwood.ports import ArtifactStore
 from sapwood.templates.files import RefusedFile
 
@@ -16,14 +17,12 @@ KIND = "ValidationError"
 
 def record_refusals(store: ArtifactStore, keys: KeyFactory, refused: Iterable[RefusedFile], project: Path) -> None:
     """Store a standalone ValidationError for each refused file that the store does not have in these words."""
-    errors = [to_record(_artifact(keys, file, project)) for file in refused]
-    if not errors:
-        return
-    with store.read() as reader:
-        stored = {record.content_hash for record in reader.load_kinds(None, [KIND]) if record.key.depth == 1}
-    new = {record.content_hash: record for record in errors if record.content_hash not in stored}
-    if new:
-        store.append(list(new.values()))
+    _record(store, [_artifact(keys, _place(file, project), file.error) for file in refused])
+
+
+def record_refusal(store: ArtifactStore, keys: KeyFactory, template_id: str, error: InvalidInput) -> None:
+    """Store a standalone ValidationError for a text that code could not register, once."""
+    _record(store, [_artifact(keys, template_id, error)])
 
 
 def list_refusals(store: ArtifactStore) -> list[ValidationError]:
@@ -33,7 +32,25 @@ def list_refusals(store: ArtifactStore) -> list[ValidationError]:
     return [error for error in map(from_record, records) if isinstance(error, ValidationError)]
 
 
-def _artifact(keys: KeyFactory, file: RefusedFile, project: Path) -> ValidationError:
+def _record(store: ArtifactStore, errors: list[ValidationError]) -> None:
+    if not errors:
+        return
+    with store.read() as reader:
+        stored = {record.content_hash for record in reader.load_kinds(None, [KIND]) if record.key.depth == 1}
+    new = {record.content_hash: record for record in map(to_record, errors) if record.content_hash not in stored}
+    if new:
+        store.append(list(new.values()))
+
+
+def _artifact(keys: KeyFactory, where: str, error: InvalidInput) -> ValidationError:
+    return ValidationError(keys.root(), code=type(error).__name__, message=_text(str(error)), where=_text(where))
+
+
+def _text(words: str) -> str:
+    """Return words that may be stored: the name of a file need not be valid Unicode."""
+    return words.encode("utf-8", "backslashreplace").decode()
+
+
+def _place(file: RefusedFile, project: Path) -> str:
     path = file.path.relative_to(project) if file.path.is_relative_to(project) else file.path
-    where = f"{path}:{file.line}" if file.line else str(path)
-    return ValidationError(key=keys.root(), code=type(file.error).__name__, message=str(file.error), where=where)
+    return f"{path}:{file.line}" if file.line else str(path)

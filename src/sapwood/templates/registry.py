@@ -17,7 +17,7 @@ from sapwood.core.template import (
     declared_variables,
     static_bytes,
 )
-from sapwood.errors import NotFound, TemplateCollision
+from sapwood.errors import InvalidInput, NotFound, TemplateCollision
 from sapwood.ports import Clock, Rendered, TemplateStore
 from sapwood.templates.rendering import Rendering, shared_rendering
 
@@ -51,6 +51,7 @@ class TemplateRegistry:
         rendering: Rendering | None = None,
         content_hash: Callable[[str], str] = hash_text,
         packaged: Callable[[TemplateId], tuple[str, int] | None] = lambda _: None,
+        on_refusal: Callable[[str, InvalidInput], None] = lambda _id, _error: None,
     ) -> None:
         self._store = store
         self._keys = keys or KeyFactory(clock)
@@ -58,6 +59,7 @@ class TemplateRegistry:
         self._rendering = rendering or shared_rendering()
         self._content_hash = content_hash
         self._packaged = packaged
+        self._on_refusal = on_refusal
         self._waiting: dict[str, StaticText] = {}  # current, and known to be stored: its version is read when needed
         self._current: dict[str, TemplateVersion] = {}
         self._versions: dict[tuple[str, str], TemplateVersion] = {}
@@ -72,9 +74,14 @@ class TemplateRegistry:
     ) -> TemplateVersion:
         """Make this text the current version of its family; return the version it is, new or found.
 
-        The time of a new version is `last_updated_ms`, or now: never later than now.
+        The time of a new version is `last_updated_ms`, or now: never later than now. A text that is refused leaves a
+        ValidationError.
         """
-        return self._make_current(self.static_text(template_id, text, variables, last_updated_ms=last_updated_ms))
+        try:
+            return self.keep(self.static_text(template_id, text, variables, last_updated_ms=last_updated_ms))
+        except InvalidInput as error:
+            self._on_refusal(str(template_id), error)
+            raise
 
     def static_text(
         self,
@@ -92,6 +99,17 @@ class TemplateRegistry:
         updated_ms = now if last_updated_ms is None else max(0, min(last_updated_ms, now))
         return StaticText(family, text, self._content_hash(text), declared, updated_ms)
 
+    def keep(self, static: StaticText) -> TemplateVersion:
+        """Make a text the current version of its family, and store it if it is new."""
+        name = static.template_id.text
+        version = self._versions.get((name, static.content_hash))
+        if version is None or version.text != static.text or version.variables != static.variables:
+            version = self._stored(static)
+            self._versions[name, static.content_hash] = version
+        self._waiting.pop(name, None)
+        self._current[name] = version
+        return version
+
     def adopt(self, static: StaticText) -> None:
         """Make a text current whose (id, hash) the store is known to have; nothing is read or parsed now."""
         self._current.pop(static.template_id.text, None)
@@ -104,17 +122,19 @@ class TemplateRegistry:
     def current(self, template_id: str) -> TemplateVersion | None:
         """Return the version that this process uses for the family; None when it has none of its own."""
         if waiting := self._waiting.get(template_id):
-            return self._make_current(waiting)
+            return self.keep(waiting)
         return self._current.get(template_id)
 
     def render(self, template: str | Templated, args: Mapping[str, Any]) -> Rendered:
         """Render the family's current version; a template defined in code is registered by its first use."""
         template_id = template if isinstance(template, str) else template.template_id.text
         if not isinstance(template, str):
-            self.register(template_id, template.text, template.variables)
-        version = self._current.get(template_id) or self.current(template_id)
+            self.keep(self.static_text(template_id, template.text, template.variables))
+        version = self._current.get(template_id) or self.current(template_id) or self._packaged_version(template_id)
         is_trusted = version is not None
-        version = version or self._found(template_id)
+        version = version or self._newest(TemplateId(template_id))
+        if version is None:
+            raise NotFound(f"template {template_id}", "register it, or put its file below templates/")
         args_json = argument_bytes(args, version.variables, template_id)
         text = self._rendering.render(version.text, args_json, version.variables, template_id, trusted=is_trusted)
         return Rendered(version, args_json, text, *self._rendering.renderer)
@@ -127,16 +147,6 @@ class TemplateRegistry:
     def renderer(self) -> tuple[str, str]:
         """The name and version of what renders here."""
         return self._rendering.renderer
-
-    def _make_current(self, static: StaticText) -> TemplateVersion:
-        name = static.template_id.text
-        version = self._versions.get((name, static.content_hash))
-        if version is None or version.text != static.text or version.variables != static.variables:
-            version = self._stored(static)
-            self._versions[name, static.content_hash] = version
-        self._waiting.pop(name, None)
-        self._current[name] = version
-        return version
 
     def _stored(self, static: StaticText) -> TemplateVersion:
         """Find the version or make it; a declaration is the caller's own, it is no part of the text."""
@@ -158,13 +168,19 @@ class TemplateRegistry:
             )
         return found if found.variables == static.variables else replace(found, variables=static.variables)
 
-    def _found(self, template_id: str) -> TemplateVersion:
-        """Return the newest stored version of a family that nobody registered here, else the packaged one."""
+    def _packaged_version(self, template_id: str) -> TemplateVersion | None:
+        """Return the packaged version, unless there is none or the newest stored text of its family is another one."""
         family = TemplateId(template_id)
-        versions = [version for version in self._store.list_versions(template_id) if version.template_id == family]
-        if versions:
-            return versions[-1]
-        if packaged := self._packaged(family):
-            text, last_updated_ms = packaged
-            return self.register(family, text, last_updated_ms=last_updated_ms)
-        raise NotFound(f"template {template_id}", "register it, or put its file below templates/")
+        packaged = self._packaged(family)
+        if packaged is None:
+            return None
+        text, last_updated_ms = packaged
+        newest = self._newest(family)
+        if newest is not None and newest.text != text:
+            return None
+        return self.keep(self.static_text(family, text, last_updated_ms=last_updated_ms))
+
+    def _newest(self, family: TemplateId) -> TemplateVersion | None:
+        """Return the newest stored version of a family."""
+        versions = [version for version in self._store.list_versions(family.text) if version.template_id == family]
+        return versions[-1] if versions else None
