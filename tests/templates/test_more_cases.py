@@ -7,6 +7,7 @@ import time
 import pytest
 
 import sapwood
+from sapwood.templates import sandbox
 from tests.templates.corpus import declared
 from tests.templates.test_corpus import OBJECT
 
@@ -126,3 +127,10 @@ def test_what_would_vary_is_not_registered(text: str) -> None:
         with pytest.raises(sapwood.TemplateSyntax):
             store.templates.register("tpl.agent.x", text, variables=declared({"template": text, "args": {}}))
         assert store.artifacts.list_versions() == []
+
+
+@pytest.mark.mutant
+def test_without_the_rule_about_calls_a_missing_function_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_called_variables", lambda tree: iter(()))
+    with sapwood.open("memory:") as store:
+        assert store.templates.register("tpl.agent.x", "mutant {{ now() }}", variables=["now"]).variables == ("now",)

@@ -1,4 +1,4 @@
-"""Which executions used a version and what came of them: the scenarios and criteria that need recorded executions."""
+"""What prompts leave in a run, and the command line over templates and their uses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from click.testing import CliRunner
 
 import sapwood
 from sapwood.cli.commands.templates import command
-from sapwood.core.artifacts import PromptArgs, PromptContribution, RefArtifact, RenderedPrompt, ValidationError
-from sapwood.core.codec import from_record, to_record
+from sapwood.core.artifacts import PromptContribution, RefArtifact, RenderedPrompt, ValidationError
+from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
-from sapwood.core.prompt import Contribution, PromptContext, assemble_prompt, render_provider_text
+from sapwood.core.prompt import Contribution, PromptContext
 from sapwood.core.template import TemplateVersion
 from sapwood.runtime.session import Store
-from sapwood.templates.usage import References
 from tests.templates.recorded import record_run
 
 pytestmark = pytest.mark.artifacts_templates
@@ -46,87 +45,6 @@ def prompts(store: Store) -> Iterator[tuple[RenderedPrompt, list[Any]]]:
             prompt = from_record(record)
             assert isinstance(prompt, RenderedPrompt)
             yield prompt, below
-
-
-def test_us2_1_the_template_child_has_an_id_and_the_hash_of_its_static_text(store: Store) -> None:
-    two_versions(store)
-    versions = {version.key: version for version in store.artifacts.list_versions()}
-    for prompt, below in prompts(store):
-        (reference,) = [child for child in below if isinstance(child, RefArtifact)]
-        version = versions[reference.target]
-        assert version.template_id.text == prompt.template_id == "tpl.agent.x"
-        assert version.content_hash == sapwood.hash_text(version.text)
-
-
-def test_us2_2_two_versions_are_told_apart_with_their_outcomes(store: Store) -> None:
-    old, new, first, second = two_versions(store)
-    with store.artifacts.read() as reader:
-        references = References(reader)
-        (old_use,), (new_use,) = references.uses(old.key), references.uses(new.key)
-    assert (old_use.run, old_use.prompts, old_use.status) == (first, 2, "completed")
-    assert [(one.name, one.passed) for one in old_use.outcomes] == [("tests", False)]
-    assert new_use.run == second
-    assert {(one.name, one.passed) for one in new_use.outcomes} == {("tests", True), ("build", True)}
-
-
-def test_sc_003_every_template_artifact_is_grouped_by_id_and_told_apart_by_hash(store: Store) -> None:
-    two_versions(store)
-    store.templates.register("tpl.agent.y", "y")
-    with store.artifacts.read() as reader:
-        stored = [record.key for record in reader.load_kinds(None, ["PromptTemplate"])]
-    listed = store.artifacts.list_versions("tpl.agent")
-    assert sorted(stored) == sorted(version.key for version in listed)
-    assert len({(version.template_id, version.content_hash) for version in listed}) == len(listed) == 3
-
-
-def test_sc_005_each_version_leads_to_its_executions_and_their_evidence(store: Store) -> None:
-    expected: dict[ArtifactKey, set[ArtifactKey]] = {}
-    for number in range(6):
-        version = store.templates.register(f"tpl.agent.x{number % 2}", f"text {number % 3}")
-        run = record_run(store, [(version.template_id.text, {}, ())], {f"check{number}": number % 2 == 0})
-        expected.setdefault(version.key, set()).add(run)
-    with store.artifacts.read() as reader:
-        references = References(reader)
-        for key, runs in expected.items():
-            uses = references.uses(key)
-            assert {use.run for use in uses} == runs
-            assert all(len(use.outcomes) == 1 for use in uses)
-        times = references.use_times(expected)
-    assert {key: executions for key, (_, _, executions) in times.items()} == {k: len(v) for k, v in expected.items()}
-
-
-def test_sc_005_evidence_that_came_after_the_seal_counts(store: Store) -> None:
-    _, new, _, second = two_versions(store)
-    store.evidence(second, "merge", passed=True)
-    with store.artifacts.read() as reader:
-        (use,) = References(reader).uses(new.key)
-    assert {one.name for one in use.outcomes} == {"tests", "build", "merge"}
-
-
-def test_sc_007_prompts_are_rebuilt_from_version_arguments_and_contributions(store: Store) -> None:
-    store.templates.register("tpl.agent.x", "{{ a }} of {{ b }}\n", ["a", "b"])
-    parts = [
-        Contribution("map", "the map", 5),
-        Contribution("note", "a note", -1),
-        Contribution("e", "entry", 1, "context"),
-    ]
-    for number in range(5):
-        record_run(store, [("tpl.agent.x", {"b": number * 0.5, "a": {"z": 1, "y": "é"}}, parts[: number + 1])], {})
-    versions = {version.key: version for version in store.artifacts.list_versions()}
-    rebuilt = 0
-    for prompt, below in prompts(store):
-        (reference,) = [child for child in below if isinstance(child, RefArtifact)]
-        (args,) = [child for child in below if isinstance(child, PromptArgs)]
-        output = store.templates.rerender(versions[reference.target], to_record(args).content)
-        contributions = [
-            Contribution(child.contributor, child.text, child.order, child.slot)
-            for child in below
-            if isinstance(child, PromptContribution)
-        ]
-        entries = [part.text for part in contributions if part.slot == "context"]
-        assert render_provider_text(assemble_prompt(output, contributions), entries) == prompt.text
-        rebuilt += 1
-    assert rebuilt == 5
 
 
 class Map:
