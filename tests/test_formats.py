@@ -1,0 +1,191 @@
+"""docs/formats.md is exact: its own programme, which knows nothing of Sapwood, reads what Sapwood wrote.
+
+`SAPWOOD_WRITE_GOLDEN=1` writes the tables of kinds, parts and events anew, from the types.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backports import zstd
+from hypothesis import given
+
+import sapwood
+from sapwood.core.canonical import canonical_json
+from sapwood.core.codec import to_dict
+from sapwood.core.event_artifacts import EVENT_ARTIFACTS
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.schema import KEY_PATTERN, artifact_schema, event_schema
+from sapwood.core.seal import hash_leaf, prove_inclusion
+from sapwood.core.tree import ArtifactTree
+from tests.conftest import Dose
+from tests.core import values
+from tests.core.trees import SmallRun, plain_render
+from tests.test_documents import blocks
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs" / "formats.md"
+GOLDEN = ROOT / "tests" / "golden"
+HEAD = ("event_id", "node_id", "timestamp", "type")
+
+
+@pytest.fixture(scope="module")
+def reader() -> dict[str, Any]:
+    """The programme of the document, with its examples run."""
+    code = "\n".join(blocks(DOCUMENT.read_text(), "python"))
+    assert not re.search(r"^\s*(?:import|from)\s+sapwood", code, flags=re.M)
+    names: dict[str, Any] = {}
+    exec(compile(code, str(DOCUMENT), "exec"), names)
+    return names
+
+
+def golden_run() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (GOLDEN / "run.jsonl").read_text().splitlines()]
+
+
+def test_it_verifies_the_golden_run_and_gives_its_head(reader: dict[str, Any]) -> None:
+    seal = json.loads((GOLDEN / "seal.json").read_text())
+    run = golden_run()
+    assert reader["verify"](run) == seal["seal"]["content"]["head"]
+    leaves = [reader["leaf_hash"](artifact).hex() for artifact in run if not reader["is_seal"](artifact)]
+    assert leaves == [leaf["hash"] for leaf in seal["leaves"]]
+
+
+def test_it_sees_every_change_below_the_seal_of_the_golden_run(reader: dict[str, Any]) -> None:
+    for index, artifact in enumerate(golden_run()[:-1]):
+        for name, value in {"metadata": {"x": 1}, "kind": "Other", "content_hash": "0" * 64}.items():
+            run = golden_run()
+            run[index] = {**artifact, name: value}
+            with pytest.raises((AssertionError, ValueError)):
+                reader["verify"](run)
+
+
+def test_it_reads_the_golden_keys_canonical_texts_and_hashes(reader: dict[str, Any]) -> None:
+    for entry in json.loads((GOLDEN / "keys.json").read_text()):
+        assert reader["pack"](entry["key"]).hex() == entry["packed"]
+        assert reader["unpack"](bytes.fromhex(entry["packed"])) == entry["key"]
+    for line in (GOLDEN / "canonical.txt").read_text().split("\n")[:-1]:
+        digest, _, text = line.partition(" ")
+        assert reader["canonical"](json.loads(text)).decode() == text
+        assert reader["sha256_hex"](text.encode()) == digest
+
+
+def test_its_proofs_are_ours(reader: dict[str, Any]) -> None:
+    hashes = [hash_leaf(record) for record in SmallRun().unsealed]
+    for size in range(1, len(hashes) + 1):
+        head = reader["head"](hashes[:size])
+        for index in range(size):
+            proof = reader["prove"](hashes[:size], index)
+            assert proof == prove_inclusion(hashes[:size], index)
+            assert reader["is_included"](hashes[index], index, size, proof, head)
+            assert not reader["is_included"](hashes[index], index + 1, size, proof, head)
+
+
+def test_it_rebuilds_every_prompt_of_the_golden_run(reader: dict[str, Any]) -> None:
+    run = golden_run()
+    prompts = [artifact for artifact in run if artifact["kind"] == "RenderedPrompt"]
+    assert prompts
+    for prompt in prompts:
+        children = [artifact for artifact in run if reader["parent"](artifact["key"]) == prompt["key"]]
+        (args,) = [child["content"] for child in children if child["kind"] == "PromptArgs"]
+        rendered = plain_render("Do {{ args }}", reader["canonical"](args), ("args",), None)
+        contributions = [child for child in children if child["kind"] == "PromptContribution"]
+        assert reader["prompt_text"](rendered, contributions) == prompt["content"]
+
+
+@pytest.mark.torture(short=100, full=10_000)
+def test_its_canonical_json_and_keys_are_ours(reader: dict[str, Any], dose: Dose) -> None:
+    @values.many(dose.count, dose.seed)
+    @given(values.json_values, values.keys)
+    def law(value: Any, key: ArtifactKey) -> None:
+        assert reader["canonical"](value) == canonical_json(value)
+        assert reader["pack"](key.text) == key.pack()
+        assert reader["time_ms"](key.text) == key.time_ms
+        assert reader["parent"](key.text) == (key.parent and key.parent.text)
+
+    law()
+
+
+def test_it_reads_a_store_without_our_code(reader: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "sapwood.db"
+    with sapwood.open(path) as store:
+        with store.record(config={}, inputs={"large": "é" * 60_000, "small": [1.5, None]}) as run:
+            with run.agent("a", request={}) as agent:
+                agent.report("# é", content_type="markdown")
+            run.outcome("tests", passed=True)
+        tree: ArtifactTree = store.load(run.key)
+    read = list(reader["read_store"](path, zstd.decompress))
+    mine = [artifact for artifact in read if artifact["key"].startswith(run.key.text)]
+    assert mine == [to_dict(record) for record in tree.walk()]
+    assert reader["verify"](mine)
+
+
+def words(schema: dict[str, Any], parts: dict[str, str]) -> str:
+    """Return a type in words; an object with a name of its own goes to `parts`."""
+    if "anyOf" in schema:
+        return " or ".join(words(one, parts) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join(f'"{value}"' for value in schema["enum"])
+    if schema.get("pattern") == KEY_PATTERN:
+        return "key"
+    match schema.get("type"):
+        case None:
+            return "any"
+        case "array":
+            return f"list of {words(schema['items'], parts)}"
+        case "object" if "title" in schema:
+            parts.setdefault(schema["title"], fields(schema, parts))
+            return f"*{schema['title']}*"
+        case kind:
+            return "text" if kind == "string" else str(kind)
+
+
+def fields(schema: dict[str, Any], parts: dict[str, str], without: tuple[str, ...] = ()) -> str:
+    required = schema.get("required", ())
+    return ", ".join(
+        f"`{name}`{'' if name in required else '?'} {words(kind, parts)}"
+        for name, kind in sorted(schema["properties"].items())
+        if name not in without
+    )
+
+
+def kind_rows(parts: dict[str, str]) -> Iterator[str]:
+    for kind in artifact_schema()["oneOf"]:
+        content, metadata = kind["properties"]["content"], kind["properties"]["metadata"]
+        media = metadata["properties"].get("media", {}).get("const")
+        if media is None and "properties" in content:
+            inside = fields(content, parts)
+            shown = f"object of {inside}" if inside else "object, empty"
+        else:
+            shown = media or words(content, parts)
+        yield f"| {kind['title']} | {media or ''} | {shown} | {fields(metadata, parts, ('media',))} |"
+
+
+def event_rows() -> Iterator[str]:
+    for event in event_schema()["oneOf"]:
+        kind = EVENT_ARTIFACTS[event["title"]].__name__
+        yield f"| {event['title']} | {kind} | {fields(event, {}, HEAD).replace('?', '')} |"
+
+
+def test_its_tables_are_those_of_the_types() -> None:
+    parts: dict[str, str] = {}
+    kinds = ["| kind | media | content | metadata |", "|---|---|---|---|", *kind_rows(parts)]
+    tables = {
+        "kinds": kinds,
+        "parts": ["| part | fields |", "|---|---|", *(f"| {name} | {parts[name]} |" for name in sorted(parts))],
+        "events": ["| type | recorded as | fields |", "|---|---|---|", *event_rows()],
+    }
+    text = made = DOCUMENT.read_text()
+    for name, lines in tables.items():
+        before, _, rest = made.partition(f"<!-- {name} -->\n")
+        made = f"{before}<!-- {name} -->\n" + "\n".join(lines) + rest[rest.index(f"\n<!-- /{name} -->") :]
+    if os.environ.get("SAPWOOD_WRITE_GOLDEN") == "1":
+        DOCUMENT.write_text(made)
+        return
+    assert text == made, "run this test with SAPWOOD_WRITE_GOLDEN=1 and read the difference"
