@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from sapwood import ArtifactKey, KeyFactory
-from sapwood.core.artifacts import AgentExecutionArtifacts, AgentRequest, Execution, Log, Note, PhaseHandoff, Report
+from sapwood.core.artifacts import (
+    AgentExecutionArtifacts,
+    AgentRequest,
+    Execution,
+    Log,
+    Note,
+    PhaseHandoff,
+    PromptContribution,
+    Report,
+)
 from sapwood.core.codec import to_record
 from sapwood.core.kind import Artifact
 from sapwood.core.selection import Visit
@@ -15,7 +24,7 @@ from sapwood.runtime.context import (
     ContextRequest,
     assemble_context,
     budget_artifacts,
-    contribution_artifacts,
+    contributions_of,
 )
 
 NOW = "2026-02-03T04:05:06.789Z"
@@ -99,7 +108,13 @@ class ContextRun:
         context = self.context(node, **changes)
         status = "completed" if kind == "report" else "failed"
         scope = self.visit(node, to=to, status=status)
-        made: list[Artifact] = [*contribution_artifacts(context, self.keys.child(scope), self.keys.child)]
+        prompt = self.keys.child(scope)
+        made: list[Artifact] = [
+            PromptContribution(
+                self.keys.child(prompt), text=one.text, contributor=one.name, order=one.order, slot=one.slot
+            )
+            for one in contributions_of(context)
+        ]
         made += budget_artifacts(context, node, self.keys.child(scope))
         made.append(self.artifact(scope, node, self.visits[-1].attempt, kind, text, context.manifest))
         self.add(*made)

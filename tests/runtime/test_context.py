@@ -13,7 +13,7 @@ import sapwood
 from sapwood.core.artifacts import BudgetResult, PromptContribution, Report
 from sapwood.core.codec import from_record
 from sapwood.core.extensions import FAILURE_ROUTE, JOIN, RETRY
-from sapwood.core.phases import END_LINE, TITLE
+from sapwood.core.phases import END_LINE, TITLE, resolve_manifest
 from sapwood.core.workflow import ContextOptions
 from sapwood.ports import ArtifactStore
 from sapwood.runtime import context as context_module
@@ -172,6 +172,32 @@ def test_join_context_lists_every_child_the_failed_first(run: ContextRun) -> Non
     assert lines[0] == "children: 2, failed: 1"
     assert [line.split(" | ")[:2] for line in lines[1:]] == [["failed", "fan.two"], ["completed", "fan.one"]]
     assert max(map(len, lines)) <= 240
+
+
+def test_of_each_phase_the_latest_completed_handoff_counts(run: ContextRun) -> None:
+    run.phase(run.visit("find"), 1, decisions_made=("FOUND",))
+    run.phase(run.visit("plan"), 1, decisions_made=("PLANNED",))
+    run.phase(run.visit("plan", status="failed"), 1, decisions_made=("BROKEN",))
+    context = run.context("build", manifest=resolve_manifest(2))
+    assert "FOUND" in context.phase_text
+    assert "PLANNED" not in context.phase_text
+    run.phase(run.visit("plan"), 1, decisions_made=("PLANNED AGAIN",))
+    context = run.context("build", manifest=resolve_manifest(2))
+    assert "PLANNED AGAIN" in context.phase_text
+    assert "FOUND" not in context.phase_text
+
+
+def test_without_any_handoff_a_phase_sees_the_latest_earlier_report_under_its_manifest(run: ContextRun) -> None:
+    run.visit("find", ("report", "EARLIER"))
+    run.visit("plan", ("report", "x" * 499 + "LATEST"))
+    run.visit("other", ("log", "broke"), status="failed")
+    context = run.context("build", manifest=resolve_manifest(2))
+    assert "x" * 497 + "..." in context.phase_text
+    assert "LATEST" not in context.phase_text
+    assert "EARLIER" not in context.phase_text
+    assert run.context("first", manifest=resolve_manifest(1)).phase_text == ""
+    run.phase(run.visit("plan"), 1, goal="GOAL")
+    assert "xxx" not in run.context("build", manifest=resolve_manifest(2)).phase_text
 
 
 def test_phase_context_comes_from_earlier_phases_of_this_run_only(run: ContextRun) -> None:

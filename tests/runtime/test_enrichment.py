@@ -17,8 +17,8 @@ from sapwood.core.workflow import Backoff, Edge
 from sapwood.errors import NotEnriched, ProviderFailed
 from sapwood.runtime import journal as journal_module
 from sapwood.runtime.session import Store
-from tests.runtime.test_executor import all_of, begin, run_to_end
-from tests.runtime.world import Provider, agent, chain, echo, open_world, workflow
+from tests.runtime.test_executor import begin, run_to_end
+from tests.runtime.world import Provider, agent, all_of, chain, echo, open_world, workflow
 
 
 @pytest.fixture

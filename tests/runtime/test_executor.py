@@ -13,7 +13,6 @@ import pytest
 
 from sapwood.clock import KeyFactory
 from sapwood.core.artifacts import AgentResult, Delivery, Log, Report
-from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
@@ -24,7 +23,7 @@ from sapwood.runtime import executor as executor_module
 from sapwood.runtime.control import Control
 from sapwood.runtime.session import Store
 from sapwood.runtime.start import open_run
-from tests.runtime.world import Provider, agent, chain, echo, make_executor, open_world, workflow
+from tests.runtime.world import Provider, agent, all_of, chain, echo, make_executor, open_world, workflow
 
 
 @pytest.fixture
@@ -43,11 +42,6 @@ def run_to_end(store: Store, folder: Path, run: str, provider: Provider) -> str 
         status = engine.wait(run, 30)
     assert store.verify(run).findings == ()
     return status
-
-
-def all_of(store: Store, run: str, kind: type[Any]) -> list[Any]:
-    with store.artifacts.read() as reader:
-        return [from_record(record) for record in reader.load_kinds(ArtifactKey(run), [kind.__name__])]
 
 
 def wait_for(is_so: Callable[[], object]) -> None:

@@ -12,18 +12,22 @@ from typing import Any
 from sapwood.app import spool_folder
 from sapwood.clock import KeyFactory, now_ms
 from sapwood.core.canonical import canonical_json
+from sapwood.core.codec import from_record
 from sapwood.core.events import GraphEvent, NodeStreamDeltaEvent
 from sapwood.core.hashing import hash_text
+from sapwood.core.keys import ArtifactKey
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.core.template import Templated, TemplateId, TemplateVersion
 from sapwood.core.workflow import AgentNode, CommandNode, Edge, Node, Workflow
+from sapwood.engine.boot import boot
 from sapwood.ports import ArtifactStore, Rendered
 from sapwood.runtime.executor import Executor
 from sapwood.runtime.recorder import Recorder
 from sapwood.runtime.recovery import recover
 from sapwood.runtime.session import Store
 from sapwood.runtime.spool import is_owner_alive
+from sapwood.runtime.start import open_run
 from sapwood.runtime.world import World
 from sapwood.storage.sqlite import SqliteStore
 from sapwood.storage.templates import to_version
@@ -94,8 +98,24 @@ def open_world(path: Path) -> Store:
     return Store(artifacts, recorder, Templates(artifacts), keys, now_ms, alive, to_version)
 
 
-def make_executor(store: Store, provider: Provider) -> Executor:
-    return Executor(World(store, {"scripted": provider}, run_command))
+def make_executor(store: Store, provider: Provider, **more: Any) -> Executor:
+    return Executor(World(store, {"scripted": provider}, run_command, **more))
+
+
+def run_to_end(store: Store, folder: Path, flow: Workflow, provider: Provider, **more: Any) -> tuple[str, str | None]:
+    """Run `flow` from its start to its end and verify its record; return its key and its status."""
+    inputs = more.pop("inputs", {})
+    run = open_run(store, flow, inputs, {}).text
+    with boot(folder / "engine.db", make_executor(store, provider, **more)) as engine:
+        engine.submit(run)
+        status = engine.wait(run, 30)
+    assert store.verify(run).findings == ()
+    return run, status
+
+
+def all_of(store: Store, run: str, kind: type[Any]) -> list[Any]:
+    with store.artifacts.read() as reader:
+        return [from_record(record) for record in reader.load_kinds(ArtifactKey(run), [kind.__name__])]
 
 
 def agent(key: str, **more: Any) -> AgentNode:

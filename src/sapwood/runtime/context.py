@@ -6,20 +6,21 @@ needs: the entries, the text of earlier phases, the manifest for the node's repo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from sapwood.core import artifacts
-from sapwood.core.artifacts import BudgetResult, PromptContribution, Report
+from sapwood.core.artifacts import BudgetResult, Report
 from sapwood.core.codec import from_record
 from sapwood.core.extensions import FAILURE_ROUTE, JOIN, RETRY, Extension, ExtensionPolicy, JoinChild, join_table
 from sapwood.core.handoff import HandoffPolicy, UpstreamArtifact, assemble_handoff
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.phases import END_LINE, PhaseHandoff, PhaseManifest, budgeted_handoff_context
+from sapwood.core.prompt import Contribution
 from sapwood.core.selection import COMPLETED, Visit, latest_visits, select_predecessors
 from sapwood.core.tokens import CHARS_4, ContextBudgetResult, TokenCounter
 from sapwood.core.workflow import ContextOptions
@@ -77,11 +78,11 @@ def assemble_context(store: ArtifactStore, request: ContextRequest) -> Assembled
 
         context = assemble_context(store, ContextRequest(...))
         options = ProviderRunOptions(context=context.entries)
-        record(*contribution_artifacts(context, prompt_key, keys.child))        # with the RenderedPrompt
+        composed = compose(templates, node.template, args, contributions_of(context), node_key)
         record(*budget_artifacts(context, node_key, keys.child(delivery_key)))  # and append_budget_line(...)
     """
     with store.read() as reader:
-        upstream = list(_upstream(reader, select_predecessors(request.visits, request.node_key)))
+        upstream = load_upstream(reader, request.visits, request.node_key)
         extensions = list(_extensions(reader, request))
         handoffs = _phase_handoffs(reader, request)
     handoff = assemble_handoff(
@@ -105,20 +106,13 @@ def assemble_context(store: ArtifactStore, request: ContextRequest) -> Assembled
     )
 
 
-def contribution_artifacts(
-    context: AssembledContext, prompt: ArtifactKey, new_key: Callable[[ArtifactKey], ArtifactKey]
-) -> list[PromptContribution]:
-    """Return one contribution for each entry, and one for the phase text, as children of the rendered prompt."""
+def contributions_of(context: AssembledContext) -> list[Contribution]:
+    """Return one contribution for each entry, and one for the phase text, to go into the prompt."""
     made = [
-        PromptContribution(new_key(prompt), text=entry, contributor=HANDOFF_CONTRIBUTOR, order=order, slot="context")
-        for order, entry in enumerate(context.entries, 1)
+        Contribution(HANDOFF_CONTRIBUTOR, entry, order, "context") for order, entry in enumerate(context.entries, 1)
     ]
     if context.phase_text:
-        made.append(
-            PromptContribution(
-                new_key(prompt), text=context.phase_text, contributor=PHASE_CONTRIBUTOR, order=0, slot="prompt"
-            )
-        )
+        made.append(Contribution(PHASE_CONTRIBUTOR, context.phase_text))
     return made
 
 
@@ -156,26 +150,44 @@ def to_upstream(report: Report, sequence_index: int) -> UpstreamArtifact:
     )
 
 
-def _upstream(reader: Reader, predecessors: Iterable[Visit]) -> Iterator[UpstreamArtifact]:
-    """Yield the latest report of each visit, or for one without a report the latest of what else it left."""
-    for visit in predecessors:
-        found = _latest(reader, visit, ["Report"]) or _latest(reader, visit, ["Note", "Log"])
-        if found is not None:
-            yield to_upstream(found, visit.sequence_index)
+def load_upstream(reader: Reader, visits: Iterable[Visit], node_key: str) -> list[UpstreamArtifact]:
+    """Return the latest report of each selected predecessor; for one without, the latest of what else it left."""
+    found = []
+    for visit in select_predecessors(visits, node_key):
+        report = _latest(reader, visit, ["Report"]) or _latest(reader, visit, ["Note", "Log"])
+        if report is not None:
+            found.append(to_upstream(report, visit.sequence_index))
+    return found
 
 
 def _latest(reader: Reader, visit: Visit, kinds: Sequence[str]) -> Report | None:
-    """Return the visit's own last artifact of these kinds, by (created_at, artifact_id); contents stay unread."""
-    if visit.scope is None:
-        return None
-    best: tuple[int, int, ArtifactKey] | None = None
-    for outline in reader.outline(visit.scope, kinds):
+    """Return the visit's own last artifact of these kinds, by (created_at, artifact_id)."""
+    return _read(reader, _latest_place(reader, visit, kinds))
+
+
+def _latest_place(reader: Reader, visit: Visit, kinds: Sequence[str]) -> _Place | None:
+    """Return where it is; contents stay unread."""
+    best: _Place | None = None
+    for outline in reader.outline(visit.scope, kinds) if visit.scope is not None else ():
         metadata = msgspec.json.decode(outline.metadata, type=_Origin)
         if metadata.run_node_id == visit.run_node_id and metadata.attempt == visit.attempt:  # not a sub-agent's
-            best = max(best or (0, 0, outline.key), (outline.key.time_ms, metadata.artifact_id, outline.key))
-    record = None if best is None else reader.find(best[2])
+            place = _Place(outline.key.time_ms, metadata.artifact_id, outline.key)
+            best = place if best is None else max(best, place)
+    return best
+
+
+def _read(reader: Reader, place: _Place | None) -> Report | None:
+    record = None if place is None else reader.find(place.key)
     found = None if record is None else from_record(record)
     return found if isinstance(found, Report) else None
+
+
+class _Place(NamedTuple):
+    """Orders reports by the time they were made, then by their number."""
+
+    created_ms: int
+    artifact_id: int
+    key: ArtifactKey
 
 
 class _Origin(msgspec.Struct):
@@ -229,18 +241,43 @@ def _extension(name: str, visit: Visit, created_ms: int, content: str, max_chars
 
 
 def _phase_handoffs(reader: Reader, request: ContextRequest) -> list[PhaseHandoff]:
-    """Return the handoffs of earlier phases, each from the latest visit of its node, if that completed."""
-    if request.manifest is None:
+    """Return what the node's phase gets to see of earlier ones: their handoffs, else the latest earlier report."""
+    manifest = request.manifest
+    if manifest is None:
         return []
-    found = []
-    for visit in latest_visits(request.visits).values():
-        if visit.status != COMPLETED or visit.scope is None or visit.scope.root != request.run:
+    found = load_phase_handoffs(reader, request.visits, request.run, before=manifest.phase)
+    return found or _legacy_handoff(reader, request, manifest.phase - 1)
+
+
+def load_phase_handoffs(
+    reader: Reader, visits: Iterable[Visit], run: ArtifactKey, before: int | None = None
+) -> list[PhaseHandoff]:
+    """Return the handoffs of the phases before `before` (all without it), of each phase the latest completed."""
+    found: dict[int, artifacts.PhaseHandoff] = {}
+    for visit in latest_visits(visits).values():
+        if visit.status != COMPLETED or visit.scope is None or visit.scope.root != run:
             continue
         for record in reader.load_kinds(visit.scope, ["PhaseHandoff"]):
             handoff = from_record(record)
-            if isinstance(handoff, artifacts.PhaseHandoff) and handoff.phase < request.manifest.phase:
-                found.append(to_phase_handoff(handoff))
-    return found
+            if isinstance(handoff, artifacts.PhaseHandoff) and (before is None or handoff.phase < before):
+                best = found.get(handoff.phase)
+                if best is None or _made(best) < _made(handoff):
+                    found[handoff.phase] = handoff
+    return [to_phase_handoff(found[phase]) for phase in sorted(found)]
+
+
+def _made(artifact: artifacts.PhaseHandoff) -> str:
+    return artifact.key.last_segment
+
+
+def _legacy_handoff(reader: Reader, request: ContextRequest, phase: int) -> list[PhaseHandoff]:
+    """Return the latest earlier report as the narrative of the phase before; none before the first phase."""
+    if phase < 1:
+        return []
+    others = [v for v in latest_visits(request.visits).values() if v.node_key != request.node_key]
+    places = [_latest_place(reader, visit, ["Report"]) for visit in others if visit.status == COMPLETED]
+    report = _read(reader, max((place for place in places if place is not None), default=None))
+    return [] if report is None else [PhaseHandoff(request.run.text, phase, narrative=report.text)]
 
 
 def to_phase_handoff(stored: artifacts.PhaseHandoff) -> PhaseHandoff:

@@ -24,6 +24,7 @@ from sapwood.core.events import (
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
+from sapwood.core.record import Record
 from sapwood.core.routing import VisitResult, next_try_delay_s, route
 from sapwood.errors import DuplicateClaim, IncompleteRun
 from sapwood.ports import Claim
@@ -66,7 +67,10 @@ class Journal:
 
     def record(self, *artifacts: Artifact) -> None:
         """Record all of it or none; it survives the process when this returns."""
-        records = [to_record(artifact) for artifact in artifacts]
+        self.record_all([to_record(artifact) for artifact in artifacts])
+
+    def record_all(self, records: Sequence[Record]) -> None:
+        """Record all of it or none, like `record`."""
         self.world.store.recorder.check_references(records)
         self.world.store.recorder.record(records)
 

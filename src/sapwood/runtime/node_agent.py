@@ -3,30 +3,117 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Final
 
-import msgspec
-
-from sapwood.core.artifacts import PromptArgs, PromptContribution, RefArtifact, RenderedPrompt
+from sapwood.core.artifacts import ValidationError
+from sapwood.core.codec import to_record
 from sapwood.core.events import ActionCompletedEvent, ActionStartedEvent, GraphEvent
-from sapwood.core.handoff import Handoff, assemble_handoff
+from sapwood.core.handoff import HandoffPolicy
 from sapwood.core.instants import instant_of_ms
-from sapwood.core.prompt import ProviderRunOptions, render_provider_text
+from sapwood.core.phases import resolve_manifest
+from sapwood.core.prompt import Contribution, Contributor, ProviderRunOptions
 from sapwood.core.provider import ProviderResult
+from sapwood.core.substitution import substitute
 from sapwood.core.workflow import AgentNode
-from sapwood.errors import ProviderBrokeProtocol
+from sapwood.errors import ProviderBrokeProtocol, SapwoodError, StoreError
+from sapwood.runtime.budgetlog import append_budget_line
+from sapwood.runtime.context import (
+    AssembledContext,
+    ContextRequest,
+    assemble_context,
+    budget_artifacts,
+    contributions_of,
+)
 from sapwood.runtime.journal import Journal
-from sapwood.runtime.upstream import upstream
+from sapwood.runtime.prompts import Composed, compose
+from sapwood.runtime.visits import visits_of
 from sapwood.runtime.world import Done, Work
+
+NOTICE: Final = "tpl.system.context.notice"
 
 
 async def run_agent(node: AgentNode, work: Work, journal: Journal) -> Done:
-    """Assemble the context, render, call the provider in a fresh session, and record what it streams as it comes."""
-    handoff = await asyncio.to_thread(assemble, work, journal)
-    prompt = await asyncio.to_thread(record_prompt, node, work, journal, handoff)
-    options = ProviderRunOptions(
-        context=handoff.entries, settings=node.options, node=node.key, attempt=work.attempt.number
+    """Assemble the context, render, call the provider in a fresh session, and record what it streams as it comes.
+
+    Whatever it comes to, the manifest of the context goes with it.
+    """
+    context = await asyncio.to_thread(assemble, node, work, journal)
+    try:
+        options, prompt = await asyncio.to_thread(record_prompt, node, work, journal, context)
+        result = await call_provider(node, work, journal, prompt, options)
+    except StoreError:
+        raise
+    except Exception as error:
+        words = str(error) if isinstance(error, SapwoodError) else f"{type(error).__name__}: {error}"
+        return Done(ProviderResult(), error=words, manifest=context.manifest)
+    return Done(result, manifest=context.manifest)
+
+
+def assemble(node: AgentNode, work: Work, journal: Journal) -> AssembledContext:
+    """Return what the node is to see, from what is stored now; the attempt is claimed, its predecessors are settled."""
+    plan = work.plan
+    overrides = plan.workflow.phase_override(node.phase) if node.phase is not None else {}
+    return assemble_context(
+        journal.world.store.artifacts,
+        ContextRequest(
+            workflow_run_id=plan.workflow_run_id,
+            node_key=node.key,
+            attempt=work.attempt.number,
+            visits=visits_of(work),
+            assembled_at=instant_of_ms(journal.world.store.clock()),
+            run=plan.run,
+            policy=HandoffPolicy(**node.context.policy),
+            options=node.context,
+            manifest=None if node.phase is None else resolve_manifest(node.phase, overrides),
+            counter=journal.world.counter,
+        ),
     )
+
+
+def record_prompt(
+    node: AgentNode, work: Work, journal: Journal, context: AssembledContext
+) -> tuple[ProviderRunOptions, str]:
+    """Record the texts the provider will get, with all that rebuilds them; return them as it will get them."""
+    scope = {"inputs": work.plan.inputs}
+    contributions: list[Contribution | Contributor] = [*contributions_of(context), *journal.world.contributors]
+    try:
+        templates = journal.world.store.templates
+        system = _system(node, journal)
+        user = compose(templates, node.template, substitute(node.args, scope), contributions, node.key)
+    except SapwoodError as error:
+        key = journal.keys.child(work.delivery)
+        journal.record(ValidationError(key, code=type(error).__name__, message=str(error), where=node.template))
+        raise
+    child = journal.keys.child
+    records = system.records(child(work.delivery), child, "system") + user.records(child(work.delivery), child, "user")
+    records += [to_record(one) for one in budget_artifacts(context, node.key, child(work.delivery))]
+    journal.record_all(records)
+    if context.budget is not None and context.phase is not None and journal.world.project is not None:
+        now = instant_of_ms(journal.world.store.clock())
+        append_budget_line(journal.world.project, work.plan.run, context.phase, context.budget, now)
+    options = ProviderRunOptions(
+        context=context.entries,
+        system_prompt=system.prompt,
+        settings=node.options,
+        node=node.key,
+        attempt=work.attempt.number,
+    )
+    return options, user.prompt
+
+
+def _system(node: AgentNode, journal: Journal) -> Composed:
+    """Return the workflow author's system prompt, and after it the one sentence on envelopes that is always there."""
+    templates = journal.world.store.templates
+    if node.system is None:
+        return compose(templates, NOTICE, {}, (), node.key)
+    notice = templates.render(NOTICE, {}).text
+    return compose(templates, node.system, {}, [Contribution(NOTICE, notice)], node.key)
+
+
+async def call_provider(
+    node: AgentNode, work: Work, journal: Journal, prompt: str, options: ProviderRunOptions
+) -> ProviderResult:
+    """Return the one result of the provider; record everything else it yields as it comes."""
     journal.emit(work.delivery, journal.event(ActionStartedEvent, node.key, agent_name=node.provider))
     result: ProviderResult | None = None
     async for item in journal.world.providers[node.provider].run(prompt, options):
@@ -39,44 +126,4 @@ async def run_agent(node: AgentNode, work: Work, journal: Journal) -> Done:
     if result is None:
         raise ProviderBrokeProtocol(node.provider, "it ended without a result")
     journal.emit(work.delivery, journal.event(ActionCompletedEvent, node.key, agent_name=node.provider))
-    return Done(result, manifest=handoff.manifest)
-
-
-def assemble(work: Work, journal: Journal) -> Handoff:
-    """Return the context from the reports of the selected predecessors, all read in one snapshot."""
-    return assemble_handoff(
-        upstream(work, journal),
-        workflow_run_id=work.plan.workflow_run_id,
-        target_node_key=work.node.key,
-        assembled_at=instant_of_ms(journal.world.store.clock()),
-    )
-
-
-def record_prompt(node: AgentNode, work: Work, journal: Journal, handoff: Handoff) -> str:
-    """Record the text the provider will get, with all that rebuilds it; return the prompt without its context."""
-    child = journal.keys.child
-    args = {name: _filled(value, work.plan.inputs) for name, value in node.args.items()}
-    rendered = journal.world.store.templates.render(node.template, args)
-    key = child(work.delivery)
-    prompt = RenderedPrompt(
-        key,
-        text=render_provider_text(rendered.text, handoff.entries),
-        renderer=rendered.renderer,
-        renderer_version=rendered.renderer_version,
-        template_id=node.template,
-        part="user",
-    )
-    entries = [
-        PromptContribution(child(key), text=entry, contributor="handoff", order=order, slot="context")
-        for order, entry in enumerate(handoff.entries, 1)
-    ]
-    reference = RefArtifact(child(key), target=rendered.version.key, role="template")
-    journal.record(prompt, reference, PromptArgs(child(key), args=msgspec.json.decode(rendered.args_json)), *entries)
-    return rendered.text
-
-
-def _filled(value: Any, inputs: dict[str, Any]) -> Any:
-    """Put an input in the place of `${inputs.name}`."""
-    if isinstance(value, str) and value.startswith("${inputs.") and value.endswith("}"):
-        return inputs.get(value[len("${inputs.") : -1])
-    return value
+    return result

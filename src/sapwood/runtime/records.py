@@ -45,6 +45,7 @@ def prompt_records(
     rendered: Rendered,
     text: str,
     contributions: Sequence[Contribution],
+    part: str | None = None,
 ) -> list[Record]:
     """Return the prompt and below it the template reference, the arguments and the contributions."""
     version = rendered.version
@@ -53,6 +54,8 @@ def prompt_records(
         "renderer_version": rendered.renderer_version,
         "template_id": version.template_id.text,
     }
+    if part is not None:
+        about["part"] = part
     args = rendered.args_json
     return [
         text_record(key, "RenderedPrompt", text, about),
@@ -62,9 +65,9 @@ def prompt_records(
             text_record(
                 child,
                 "PromptContribution",
-                part.text,
-                {"contributor": part.name, "order": part.order, "slot": part.slot},
+                one.text,
+                {"contributor": one.name, "order": one.order, "slot": one.slot},
             )
-            for child, part in zip(children[2:], contributions, strict=True)
+            for child, one in zip(children[2:], contributions, strict=True)
         ),
     ]

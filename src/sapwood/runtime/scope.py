@@ -16,18 +16,12 @@ from sapwood.core.events import GraphEvent
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
-from sapwood.core.prompt import (
-    Contribution,
-    Contributor,
-    PromptContext,
-    assemble_prompt,
-    gather_contributions,
-    render_provider_text,
-)
+from sapwood.core.prompt import Contribution, Contributor
 from sapwood.core.record import Record
 from sapwood.core.template import Templated
 from sapwood.errors import InvalidArtifact, SapwoodError, ScopeEnded
-from sapwood.runtime.records import checked_text, json_record, prompt_records, text_record
+from sapwood.runtime.prompts import compose
+from sapwood.runtime.records import checked_text, json_record, text_record
 from sapwood.runtime.shielded import shielded
 
 if TYPE_CHECKING:
@@ -121,19 +115,14 @@ class Agent(Scope):
         A template defined in code is registered by its first use. A contributor is asked for its text.
         """
         try:
-            rendered = self._run.templates.render(template, args or {})
+            composed = compose(self._run.templates, template, args or {}, contributions, self.name)
         except SapwoodError as error:
             self._refuse(error, template if isinstance(template, str) else template.template_id.text)
             raise
-        context_of = PromptContext(self.name, rendered.version.template_id.text, args or {})
-        parts = gather_contributions(contributions, context_of)
-        context = [part.text for part in parts if part.slot == "context"]
-        text = Prompt(render_provider_text(assemble_prompt(rendered.text, parts), context))
-        child = self._run.keys.child
-        text.key = child(self.key)
-        children = [child(text.key) for _ in range(len(parts) + 2)]
-        self._run.recorder.know(rendered.version.key)
-        self._record(prompt_records(text.key, children, rendered, str(text), parts))
+        text = Prompt(composed.text)
+        text.key = self.child_key()
+        self._run.recorder.know(composed.rendered.version.key)
+        self._record(composed.records(text.key, self._run.keys.child))
         return text
 
     def tool_call(

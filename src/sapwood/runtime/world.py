@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.prompt import Contributor
 from sapwood.core.provider import ProviderResult
+from sapwood.core.tokens import CHARS_4, TokenCounter
 from sapwood.core.workflow import CommandNode, Node
 from sapwood.ports import Provider
 from sapwood.runtime.history import Attempt, History, Plan
@@ -16,11 +19,17 @@ from sapwood.runtime.session import Store
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the executor asks of its neighbours; `app` puts it together."""
+    """What the executor asks of its neighbours; `app` puts it together.
+
+    `contributors` add to every agent's prompt. Without a `project` nothing is written beside the store.
+    """
 
     store: Store
     providers: Mapping[str, Provider]
     run_command: Callable[[CommandNode], Any]
+    project: Path | None = None
+    contributors: Sequence[Contributor] = ()
+    counter: TokenCounter = CHARS_4
 
 
 @dataclass(frozen=True, slots=True)
