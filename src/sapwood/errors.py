@@ -1,7 +1,7 @@
 """Every exception this package raises on purpose, as one tree.
 
 SapwoodError
-├─ InvalidInput                what was given is wrong; nothing was changed           exit code 2
+├─ InvalidInput                what was given is wrong; nothing was changed                           exit code 2
 │   ├─ InvalidKey              not an artifact key
 │   │   └─ KeyTooDeep          an artifact key of more than 64 segments
 │   ├─ InvalidTemplateId       not a template id
@@ -14,33 +14,35 @@ SapwoodError
 │   ├─ InvalidHandoff          a field of an upstream artifact, a policy or a handoff that no envelope may carry
 │   ├─ InvalidEnvelope         text that is not exactly one context entry
 │   ├─ InvalidPhase            a field of a phase manifest or a phase handoff
-│   ├─ UnknownTokenizer        a token counter that is not installed or does not exist
 │   ├─ InvalidArtifact         an artifact or event with a wrong field, or bytes that do not fit its kind
-│   ├─ PathRefused             a path that is not written to
-│   └─ InvalidSettings         a flag, variable or file of the configuration
+│   ├─ UnknownTokenizer        a token counter that is not installed or does not exist
 │   ├─ InvalidSettings         a flag, variable or file of the configuration
-│   └─ TemplateError           a template that cannot be registered or rendered; has template_id, line and cause
-│       ├─ TemplateNotStatic   its text cannot be kept as it is (a carriage return, a lone surrogate)
-│       ├─ TemplateSyntax      it does not parse, or uses a tag, filter or test that is not there
-│       ├─ UndeclaredVariable  it uses names that it does not declare: unresolved placeholders
-│       ├─ InvalidArguments    arguments that are not declared, or that are no JSON
-│       ├─ UndefinedValue      it uses a value that was not given
-│       ├─ TemplateForbidden   it asks for something that the sandbox does not give
-│       ├─ TemplateLimit       it goes over a limit of size, time or memory
-│       ├─ TemplateFailed      its rendering failed in another way (a wrong type, a division by zero)
-│       ├─ TemplateConflict    two files define one id differently
-│       └─ TemplateCollision   another text with the same hash is stored              exit code 4
-│   ├─ InvalidAnswer           an answer that the gate does not offer
-├─ NotFound                    what was asked for is not there                        exit code 3
-├─ DocumentNotWritten          a node's document could not be brought to the disk     exit code 4
-├─ IngestFailed                a document's files did not all land, and the settings say to fail          exit code 4
-├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
-├─ EngineBusy                  this process already has an engine                     exit code 4
-├─ NotEnriched                 a request without its context id or its previous context  exit code 4
-├─ UnsupportedNode             a node of a kind that cannot be executed               exit code 4
-├─ EngineFailed                the engine gave a run up; what was recorded stays      exit code 4
-├─ EngineStuck                 a run asks for a visit that has ended                  exit code 4
-├─ RunBusy                     another live process is at this run                    exit code 4
+│   ├─ TemplateError           a template that cannot be registered or rendered; has template_id, line and cause
+│   │   ├─ TemplateNotStatic   its text cannot be kept as it is (a carriage return, a lone surrogate)
+│   │   ├─ TemplateSyntax      it does not parse, or uses a tag, filter or test that is not there
+│   │   ├─ UndeclaredVariable  it uses names that it does not declare: unresolved placeholders
+│   │   ├─ InvalidArguments    arguments that are not declared, or that are no JSON
+│   │   ├─ UndefinedValue      it uses a value that was not given
+│   │   ├─ TemplateForbidden   it asks for something that the sandbox does not give
+│   │   ├─ TemplateLimit       it goes over a limit of size, time or memory
+│   │   ├─ TemplateFailed      its rendering failed in another way (a wrong type, a division by zero)
+│   │   ├─ TemplateConflict    two files define one id differently
+│   │   └─ TemplateCollision   another text with the same hash is stored                              exit code 4
+│   ├─ PathRefused             a path that is not written to
+│   └─ InvalidAnswer           an answer that the gate does not offer
+├─ NotFound                    what was asked for is not there                                        exit code 3
+├─ DocumentNotWritten          a node's document could not be brought to the disk
+├─ IngestFailed                a document's files did not all land, and the settings say to fail
+├─ ProviderError               a provider did not do its job
+│   ├─ ProviderFailed          it says that it failed, or it could not be started
+│   └─ ProviderBrokeProtocol   no result, two results, or an event after the result
+├─ ClockOutOfRange             the clock shows a time that no key can carry
+├─ EngineBusy                  this process already has an engine
+├─ EngineFailed                the engine gave a run up; what was recorded stays
+├─ EngineStuck                 a run asks for a visit that has ended
+├─ NotEnriched                 a request without its context id or its previous context
+├─ UnsupportedNode             a node of a kind that cannot be executed
+├─ RunBusy                     another live process is at this run
 ├─ RecordingRefused            the record would no longer be true; what is stored is unchanged
 │   ├─ DuplicateKey            a key that is already stored; the first artifact stays
 │   ├─ DuplicateClaim          somebody else already did this (run, node, attempt, delivery, role)
@@ -56,10 +58,6 @@ SapwoodError
     │   └─ SyncFailed          the disk did not confirm a sync; the store reopened itself and checked what it has
     ├─ StoreDamaged            the file is not what was written
     └─ WrongStore              not a Sapwood store, or one of a newer version
-├─ ProviderError               a provider did not do its job                          exit code 4
-│   ├─ ProviderFailed          it says that it failed, or it could not be started
-│   └─ ProviderBrokeProtocol   no result, two results, or an event after the result
-└─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
 
 Each message is one line: what happened, where, and what was expected or what to do. The facts are attributes.
 """
@@ -67,13 +65,21 @@ Each message is one line: what happened, where, and what was expected or what to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+_MESSAGE_CHARS: Final = 1000
 
 
 class SapwoodError(Exception):
     """Anything this package raises on purpose."""
 
     exit_code = 4
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_one_line(message))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), str(self), vars(self))  # the arguments of a subclass are no longer there
 
 
 class InvalidInput(SapwoodError):
@@ -161,7 +167,7 @@ class InvalidHandoff(InvalidInput):
 
 class InvalidEnvelope(InvalidInput):
     def __init__(self, why: str) -> None:
-        super().__init__(f"not a context entry: {why}")
+        super().__init__(f"not a context entry: {why}; expected exactly one entry, as assemble_handoff gives it")
         self.why = why
 
 
@@ -201,7 +207,7 @@ class TemplateError(InvalidInput):
         self, cause: str, *, template_id: str | None = None, line: int | None = None, names: tuple[str, ...] = ()
     ) -> None:
         where = f"template {template_id}" if template_id else "template"
-        super().__init__(f"{where}{f', line {line}' if line else ''}: {_one_line(cause)}")
+        super().__init__(f"{where}{f', line {line}' if line else ''}: {cause}")
         self.cause = cause
         self.template_id = template_id
         self.line = line
@@ -278,7 +284,9 @@ class IngestFailed(SapwoodError):
     def __init__(self, manifest: dict[str, Any], problems: Sequence[str]) -> None:
         summary = manifest["summary"]
         why = f"; {problems[0]}" if problems else ""
-        super().__init__(f"ingest: {summary['rejected']} of {summary['total_blocks']} blocks rejected{why}")
+        super().__init__(
+            f"ingest: {summary['rejected']} of {summary['total_blocks']} blocks rejected{why}; the manifest says why"
+        )
         self.manifest = manifest
         self.problems = tuple(problems)
 
@@ -452,10 +460,18 @@ class WrongStore(StoreError):
         self.why = why
 
 
+def _rebuilt(cls: type[SapwoodError], message: str, facts: dict[str, Any]) -> SapwoodError:
+    error = cls.__new__(cls, message)
+    vars(error).update(facts)
+    return error
+
+
 def _one_line(text: str) -> str:
     """Return `text` without line breaks and other control characters, and not longer than a message should be."""
-    clean = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text[:400])
-    return clean if len(text) <= 400 else f"{clean}…"
+    clean = text[:_MESSAGE_CHARS]
+    if not clean.isprintable():
+        clean = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in clean)
+    return clean if len(text) <= _MESSAGE_CHARS else f"{clean}…"
 
 
 def _shown(value: object) -> str:
