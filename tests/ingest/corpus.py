@@ -23,8 +23,12 @@ from typing import Any
 from sapwood.ingest.beneath import nofollow_opener, openat2_opener
 from sapwood.ingest.workspace import Project
 
-CORPUS = json.loads((Path(__file__).parent.parent / "corpora" / "paths.json").read_text("utf-8", "surrogatepass"))
-CASES: list[dict[str, Any]] = CORPUS["cases"]
+_CORPORA = Path(__file__).parent.parent / "corpora"
+CASES: list[dict[str, Any]] = [
+    case
+    for name in ("paths.json", "paths_more.json")
+    for case in json.loads((_CORPORA / name).read_text("utf-8", "surrogatepass"))["cases"]
+]
 IN_CHILD = ("bind_mount", "ro_mount", "rlimit_nofile")
 OPENERS = {"openat2": openat2_opener, "nofollow": nofollow_opener}
 

@@ -50,7 +50,6 @@ class IngestSettings:
     visible_names: bool = True
     limits: IngestLimits = field(default_factory=IngestLimits)
     on_error: str = "continue"
-    grammar: str = "strict"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "deny_names", _names(self.deny_names))
@@ -59,7 +58,6 @@ class IngestSettings:
         _expect("portable_names", self.portable_names, (True, False))
         _expect("visible_names", self.visible_names, (True, False))
         _expect("on_error", self.on_error, ("continue", "fail"))
-        _expect("grammar", self.grammar, ("strict",))
 
     @classmethod
     def of(cls, given: IngestSettings | Mapping[str, Any] | None) -> IngestSettings:
