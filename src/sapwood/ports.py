@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sapwood.core.events import GraphEvent
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.core.record import Record
@@ -78,6 +79,42 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Stop. What still runs is left unfinished and can be submitted again, here or elsewhere."""
+
+
+class Document(NamedTuple):
+    """A node's document: its place below `docs/` or `audits/` of the project, and whose it is."""
+
+    path: str
+    text: str
+    run: ArtifactKey
+    node: str
+    attempt: int
+    mode: str = "unknown"
+
+
+class IngestedDocument(NamedTuple):
+    """What became of the files that a document declares: artifacts, the paths written, and what went wrong."""
+
+    artifacts: Sequence[Artifact]
+    written: Sequence[str]
+    manifest: dict[str, Any]
+    problems: Sequence[str] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.problems and not self.manifest["summary"]["rejected"]
+
+
+class Documents(Protocol):
+    """Writes what nodes hand on into the project, and nowhere else."""
+
+    def write(self, document: Document) -> None:
+        """Write the document, synced. Raises PathRefused or DocumentNotWritten."""
+
+    def ingest(
+        self, document: Document, parent: ArtifactKey, mint: Callable[[ArtifactKey], ArtifactKey]
+    ) -> IngestedDocument:
+        """Write the files that the document declares; return them and their manifest as artifacts below `parent`."""
 
 
 class Claim(NamedTuple):

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from sapwood.app import MEMORY, load_templates, open_store
+from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.inputs import resolve_inputs
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.workflow import Workflow
 from sapwood.core.workflow_check import Known
 from sapwood.errors import EngineFailed, NotFound, RunBusy, RunSealed, SapwoodError
+from sapwood.ingest.documents import ProjectDocuments
 from sapwood.ports import Engine, Provider
 from sapwood.providers.discovery import find_provider, provider_names
 from sapwood.providers.program import run_program
@@ -23,6 +25,7 @@ from sapwood.runtime.control import Control
 from sapwood.runtime.executor import Executor
 from sapwood.runtime.session import Store
 from sapwood.runtime.start import open_run
+from sapwood.runtime.tokenizer import load_counter
 from sapwood.runtime.world import World
 from sapwood.settings import Settings
 from sapwood.templates.files import Loaded
@@ -52,7 +55,14 @@ class Runner:
         self.project = settings.project.resolve()
         self.control = Control(store.artifacts, store.keys)
         self._loaded = load_templates(store, settings.project, settings.template_roots)
-        world = World(store, Providers(self.project), partial(run_program, folder=str(self.project)))
+        world = World(
+            store,
+            Providers(self.project),
+            partial(run_program, folder=str(self.project)),
+            project=self.project,
+            documents=ProjectDocuments(self.project, IngestSettings.of(settings.ingest)),
+            counter=load_counter(settings.tokenizer),
+        )
         self._executor = Executor(world)
         self._engine: Engine | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None

@@ -245,14 +245,15 @@ def _phase_handoffs(reader: Reader, request: ContextRequest) -> list[PhaseHandof
     manifest = request.manifest
     if manifest is None:
         return []
-    found = load_phase_handoffs(reader, request.visits, request.run, before=manifest.phase)
+    stored = load_phase_handoffs(reader, request.visits, request.run, before=manifest.phase)
+    found = [to_phase_handoff(handoff) for handoff in stored]
     return found or _legacy_handoff(reader, request, manifest.phase - 1)
 
 
 def load_phase_handoffs(
     reader: Reader, visits: Iterable[Visit], run: ArtifactKey, before: int | None = None
-) -> list[PhaseHandoff]:
-    """Return the handoffs of the phases before `before` (all without it), of each phase the latest completed."""
+) -> list[artifacts.PhaseHandoff]:
+    """Return the handoffs of the phases before `before` (all without it), of each the latest completed, by time."""
     found: dict[int, artifacts.PhaseHandoff] = {}
     for visit in latest_visits(visits).values():
         if visit.status != COMPLETED or visit.scope is None or visit.scope.root != run:
@@ -260,10 +261,8 @@ def load_phase_handoffs(
         for record in reader.load_kinds(visit.scope, ["PhaseHandoff"]):
             handoff = from_record(record)
             if isinstance(handoff, artifacts.PhaseHandoff) and (before is None or handoff.phase < before):
-                best = found.get(handoff.phase)
-                if best is None or _made(best) < _made(handoff):
-                    found[handoff.phase] = handoff
-    return [to_phase_handoff(found[phase]) for phase in sorted(found)]
+                found[handoff.phase] = max(found.get(handoff.phase, handoff), handoff, key=_made)
+    return sorted(found.values(), key=_made)
 
 
 def _made(artifact: artifacts.PhaseHandoff) -> str:

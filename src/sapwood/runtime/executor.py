@@ -16,6 +16,7 @@ from sapwood.errors import SapwoodError
 from sapwood.runtime.history import CANCEL, OF_RUN, Histories
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.node_kinds import perform
+from sapwood.runtime.products import add_products
 from sapwood.runtime.shielded import shielded
 from sapwood.runtime.world import Done, Work, World
 
@@ -65,7 +66,10 @@ class Executor:
             return await shielded(self.journal.end_cancelled, work)
         except SapwoodError as error:
             done = Done(ProviderResult(), error=str(error))
-        return await shielded(self.journal.end_attempt, work, done)
+        return await shielded(self._end, work, done)
+
+    def _end(self, work: Work, done: Done) -> str:
+        return self.journal.end_attempt(work, add_products(work, done, self.journal))
 
     async def finish(self, run: str) -> str:
         history = await asyncio.to_thread(self._histories.load, run)

@@ -127,7 +127,7 @@ class Journal:
         claims = [Claim(*where, RESULT, key)]
         if done.error is None:
             claims.append(Claim(*where, REPORT, report.key))
-        self.claim([result, report, *self._below(work.delivery, events)], claims)
+        self.claim([*done.products, result, report, *self._below(work.delivery, events)], claims)
         return status
 
     def end_cancelled(self, work: Work) -> str:

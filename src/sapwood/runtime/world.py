@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact
 from sapwood.core.prompt import Contributor
 from sapwood.core.provider import ProviderResult
 from sapwood.core.tokens import CHARS_4, TokenCounter
 from sapwood.core.workflow import CommandNode, Node
-from sapwood.ports import Provider
+from sapwood.ports import Documents, Provider
 from sapwood.runtime.history import Attempt, History, Plan
 from sapwood.runtime.session import Store
 
@@ -28,6 +29,7 @@ class World:
     providers: Mapping[str, Provider]
     run_command: Callable[[CommandNode], Any]
     project: Path | None = None
+    documents: Documents | None = None
     contributors: Sequence[Contributor] = ()
     counter: TokenCounter = CHARS_4
 
@@ -46,8 +48,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a node's work came to. `error` makes it a failure."""
+    """What a node's work came to. `error` makes it a failure; `products` are recorded with the result."""
 
     result: ProviderResult
     error: str | None = None
     manifest: dict[str, Any] | None = None
+    products: tuple[Artifact, ...] = ()

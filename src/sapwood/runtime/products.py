@@ -1,0 +1,124 @@
+"""What a node leaves besides its report: its document, the files in it, its phase's handoff, checked reports.
+
+All of it is recorded with the attempt's result, in one transaction: there is exactly one of each, whatever crashes.
+Only the project's files can be written twice: a call that is made again writes what it is answered then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sapwood.core import artifacts
+from sapwood.core.codec import from_record
+from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact
+from sapwood.core.outputs import output_path
+from sapwood.core.phase_result import phase_handoff
+from sapwood.core.phases import PhaseHandoff
+from sapwood.core.plans import DiscoveryReport
+from sapwood.core.produced import read_discovery_report, read_planning_tickets
+from sapwood.core.selection import COMPLETED
+from sapwood.core.workflow import AgentNode, GateNode
+from sapwood.errors import IngestFailed, SapwoodError, StoreError
+from sapwood.ports import Document
+from sapwood.runtime.context import load_phase_handoffs, to_phase_handoff
+from sapwood.runtime.journal import Journal
+from sapwood.runtime.visits import visits_of
+from sapwood.runtime.world import Done, Work
+
+
+def add_products(work: Work, done: Done, journal: Journal) -> Done:
+    """Return `done` with all that its node is to leave; when that cannot be made, with the error that says why."""
+    if done.error is not None:
+        return done
+    made: list[Artifact] = []
+    try:
+        written = _write_document(work, done, journal, made)
+        if isinstance(work.node, AgentNode):
+            made += _checked_reports(work.node, work, done, journal)
+            made += _handoff(work.node, work, done, journal, written)
+    except StoreError:
+        raise
+    except SapwoodError as error:
+        return replace(done, error=str(error), products=(*done.products, *_ingested(made)))
+    return replace(done, products=(*done.products, *made))
+
+
+def _ingested(made: list[Artifact]) -> list[Artifact]:
+    """Return what has happened already: files that were written stay on record, whatever failed after them."""
+    return [one for one in made if isinstance(one, artifacts.IngestManifest | artifacts.IngestedFile)]
+
+
+def _write_document(work: Work, done: Done, journal: Journal, made: list[Artifact]) -> list[str]:
+    """Write the node's document, and the files in it if it is to be ingested; return the paths of all of them."""
+    node, documents = work.node, journal.world.documents
+    if node.output is None or documents is None:
+        return []
+    visit, name = work.history.visits(node.key) + 1, node.key.rpartition(".")[2]
+    path = output_path(node.output, run=work.plan.run, visit=visit, name=name)
+    document = Document(path, done.result.report, work.plan.run, node.key, work.attempt.number, work.plan.workflow.name)
+    documents.write(document)
+    if not node.ingest:
+        return [path]
+    ingested = documents.ingest(document, work.delivery, journal.keys.child)
+    made += ingested.artifacts
+    if not ingested.is_whole and node.ingest_errors == "fail":
+        raise IngestFailed(ingested.manifest, ingested.problems)
+    return [path, *ingested.written]
+
+
+def _checked_reports(node: AgentNode, work: Work, done: Done, journal: Journal) -> list[Artifact]:
+    if node.produces == "discovery_report":
+        return [read_discovery_report(done.result.data, journal.keys.child(work.delivery))]
+    if node.produces == "planning_tickets":
+        found = _discoveries(work, journal)
+        return [*read_planning_tickets(done.result.data, lambda: journal.keys.child(work.delivery), found)]
+    return []
+
+
+def _discoveries(work: Work, journal: Journal) -> Mapping[ArtifactKey, DiscoveryReport]:
+    with journal.world.store.artifacts.read() as reader:
+        found = [from_record(record) for record in reader.load_kinds(work.plan.run, [DiscoveryReport.__name__])]
+    return {one.key: one for one in found if isinstance(one, DiscoveryReport)}
+
+
+def _handoff(node: AgentNode, work: Work, done: Done, journal: Journal, written: list[str]) -> list[Artifact]:
+    if node.phase is None:
+        return []
+    with journal.world.store.artifacts.read() as reader:
+        stored = load_phase_handoffs(reader, visits_of(work), work.plan.run)
+    earlier = [to_phase_handoff(handoff) for handoff in stored]
+    verdicts = _verdicts(work, earlier)
+    if done.result.decision is not None:
+        verdicts[node.key] = done.result.decision
+    pure = phase_handoff(
+        work.plan.run,
+        node.phase,
+        done.result.data,
+        done.result.report,
+        goal=next((one.goal for one in reversed(earlier) if one.goal), _goal(work)),
+        verdicts=verdicts,
+        written=written,
+    )
+    fields = {name: getattr(pure, name) for name in PhaseHandoff.__slots__}
+    names = {name: tuple(fields[name]) for name in ("artifacts_produced", "decisions_made", "open_risks")}
+    key = journal.keys.child(work.delivery)
+    return [artifacts.PhaseHandoff(key, **{**fields, **names, "verdicts": dict(pure.verdicts)})]
+
+
+def _verdicts(work: Work, earlier: list[PhaseHandoff]) -> dict[str, str]:
+    """Return the verdicts known so far: those of earlier phases, later ones win, and the answers at gates."""
+    known = {gate: verdict for handoff in earlier for gate, verdict in handoff.verdicts.items()}
+    gates = [node.key for node in work.plan.workflow.nodes if isinstance(node, GateNode)]
+    for gate in gates:
+        result = work.history.attempts[gate][-1].result if gate in work.history.attempts else None
+        if result is not None and result.status == COMPLETED and isinstance(result.decision, str):
+            known[gate] = result.decision
+    return known
+
+
+def _goal(work: Work) -> str:
+    """Return what the run was started for, as far as its inputs say so."""
+    given = [work.plan.inputs.get(name) for name in ("goal", "task", "topic")]
+    return next((text for text in given if isinstance(text, str)), "")
