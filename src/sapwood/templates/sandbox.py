@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
+from itertools import islice
 from types import NoneType
 from typing import Any, Final, NoReturn
 
@@ -42,6 +43,7 @@ TESTS: Final = (
 
 PLAIN: Final = frozenset({str, int, float, bool, NoneType, list, tuple, dict, range, Markup})
 _VIEWS: Final[tuple[type[Iterable[Any]], ...]] = (type({}.keys()), type({}.values()), type({}.items()))
+_BATCH: Final = 32  # chunks between two looks at the size
 _CALLABLE: Final = {"range", "dict", "loop", "caller", "super"}
 _FORBIDDEN_TAGS = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 
@@ -153,13 +155,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return lambda *args, **kwargs: vformat(text, args, kwargs)
 
     def _bounded_concat(self, chunks: Iterable[str]) -> str:
+        """Return all chunks as one text; stop soon after there is more of it than allowed."""
         size = 0
-        parts = []
-        for chunk in chunks:
-            size += len(chunk)
+        parts: list[str] = []
+        rest = iter(chunks)
+        while batch := list(islice(rest, _BATCH)):
+            size += sum(map(len, batch))
             if size > self.max_output_chars:
                 raise OutputTooLong
-            parts.append(chunk)
+            parts += batch
         return "".join(parts)
 
     def undeclared(self, tree: nodes.Template) -> set[str]:
