@@ -77,7 +77,7 @@ def list_templates(prefix: str, errors: bool, project: str, store: str | None, a
         return
     _print_tree(rows)
     if opened.loaded.refused:
-        click.echo(f"{len(opened.loaded.refused)} files were refused: sapwood templates list --errors", err=True)
+        click.echo(f"refused files: {len(opened.loaded.refused)}; see sapwood templates list --errors", err=True)
 
 
 @command.command()
@@ -111,7 +111,8 @@ def diff(versions: tuple[str, ...], project: str, store: str | None, as_json: bo
         _print_json({"old": short_name(old), "new": short_name(new), "diff": lines})
         return
     for line in lines:
-        click.secho(visible(line), fg=_colour(line))
+        colour = _colour(line)
+        click.echo(click.style(visible(line), fg=colour) if colour else visible(line))
 
 
 @command.command()
@@ -124,8 +125,8 @@ def uses(version: str, project: str, store: str | None, as_json: bool) -> None:
         _print_json({"id": found.template_id.text, **_version_row(found), "uses": [_use_row(use) for use in used]})
         return
     for use in used:
-        last = instant_of_ms(use.last_ms)
-        click.echo(f"{use.run}  {use.status:9}  {use.prompts} prompts  {instant_of_ms(use.first_ms)} to {last}")
+        when = _span(instant_of_ms(use.first_ms), instant_of_ms(use.last_ms))
+        click.echo(f"{use.run}  {use.status:9}  prompts: {use.prompts}  {when}")
     if not used:
         click.echo("not used yet")
 
@@ -255,13 +256,22 @@ def _branch(branches: dict[str, Tree], name: str) -> Tree:
 
 
 def _version_line(version: dict[str, Any]) -> str:
-    used = (
-        f"used in {version['executions']} executions, {version['first_use']} to {version['last_use']}"
-        if version["executions"]
-        else "not used"
-    )
+    used = "not used"
+    if version["executions"]:
+        used = f"executions: {version['executions']}, {_span(version['first_use'], version['last_use'])}"
     mark = "current, " if version["current"] else ""
-    return f"@{version['content_hash'][:12]}  {mark}updated {version['last_updated']}, {used}"
+    return f"@{version['content_hash'][:12]}  {mark}changed {_minute(version['last_updated'])}, {used}"
+
+
+def _span(first: str, last: str) -> str:
+    """Return a first and a last moment for people; one moment when they fall into one minute."""
+    start, end = _minute(first), _minute(last)
+    return start if start == end else f"{start} to {end}"
+
+
+def _minute(instant: str) -> str:
+    """Return an instant to the minute: `2026-11-18 11:18Z`."""
+    return f"{instant[:10]} {instant[11:16]}Z"
 
 
 def _colour(line: str) -> str | None:
