@@ -185,6 +185,7 @@ class StoreContract:
         assert not store.change_owner(root, "somebody", "another")
         with store.read() as reader:
             row = reader.find_run(root)
+            assert list(reader.damaged()) == []
         assert row is not None
         assert row.owner == "me"
         store.append([], end=RunEnd(root, "completed", 7, "00" * 32, 1))

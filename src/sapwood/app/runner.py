@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from collections.abc import Mapping
@@ -14,10 +15,11 @@ from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.inputs import resolve_inputs
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.workflow import Workflow
+from sapwood.core.workflow_build import Usual
 from sapwood.core.workflow_check import Known
 from sapwood.errors import EngineFailed, NotFound, RunBusy, RunSealed, SapwoodError
 from sapwood.ingest.documents import ProjectDocuments
-from sapwood.ports import Engine, Provider
+from sapwood.ports import Engine, Provider, RunRow
 from sapwood.providers.discovery import find_provider, provider_names
 from sapwood.providers.program import run_program
 from sapwood.providers.stream import Steady
@@ -54,6 +56,7 @@ class Runner:
         self.store = store
         self.project = settings.project.resolve()
         self.control = Control(store.artifacts, store.keys)
+        self._usual = Usual(settings.provider, settings.provider_options)
         self._loaded = load_templates(store, settings.project, settings.template_roots)
         world = World(
             store,
@@ -75,7 +78,7 @@ class Runner:
 
     def load(self, path_or_name: str | os.PathLike[str]) -> Workflow:
         """Return the workflow, checked against the templates and providers that are here; raise InvalidWorkflow."""
-        return load_workflow(os.fspath(path_or_name), known_here(self._loaded, self.store))
+        return load_workflow(os.fspath(path_or_name), known_here(self._loaded, self.store), self._usual)
 
     def open(self, workflow: Workflow, inputs: Mapping[str, Any]) -> ArtifactKey:
         """Record that a run begins, so that anybody can continue it; nothing is done yet. Raises InvalidInputs."""
@@ -92,6 +95,21 @@ class Runner:
         self._take_over(run)
         self.control.resume(run.text)
         self._submit(run)
+
+    def cancel(self, run: ArtifactKey) -> str:
+        """Ask for the run's end; return its status now. The process at it obeys; without one it is sealed here."""
+        if (status := self.status(run)) != "running":
+            raise RunSealed(run.text, status)
+        self.control.cancel(run.text)
+        try:
+            self._take_over(run)
+        except RunBusy:
+            return "running"
+        return asyncio.run(self._executor.finish(run.text))
+
+    def status(self, run: ArtifactKey) -> str:
+        """Return the run's status as the index has it: running, or what it was sealed with. Raises NotFound."""
+        return self._row(run).status
 
     def wait(self, run: ArtifactKey, timeout_s: float | None = None) -> str | None:
         """Return the status the run ended with (`paused` is one), or None after `timeout_s`. Raises EngineFailed."""
@@ -124,12 +142,16 @@ class Runner:
         self._folder = tempfile.TemporaryDirectory(prefix="sapwood-")
         return Path(self._folder.name) / "engine.db"
 
-    def _take_over(self, run: ArtifactKey) -> None:
-        self.store.recorder.hold_run()
+    def _row(self, run: ArtifactKey) -> RunRow:
         with self.store.artifacts.read() as reader:
             row = reader.find_run(run)
         if row is None:
             raise NotFound(f"run {run}", "`sapwood runs` lists what is stored")
+        return row
+
+    def _take_over(self, run: ArtifactKey) -> None:
+        self.store.recorder.hold_run()
+        row = self._row(run)
         if row.status != "running":
             raise RunSealed(run.text, row.status)
         own = self.store.recorder.owner

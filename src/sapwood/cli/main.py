@@ -8,16 +8,24 @@ from importlib import import_module
 
 import click
 
-from sapwood.errors import SapwoodError
+from sapwood.cli.untrusted import visible
+from sapwood.errors import InvalidWorkflow, SapwoodError
 from sapwood.version import __version__
 
 # Name -> (module below sapwood.cli.commands, one line for --help). A module is imported when its command runs.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "answer": ("answer", "Answer the question of a gate."),
     "budget": ("budget", "How often token budgets were hit, and which are too tight or never used."),
+    "cancel": ("cancel", "End a run; its record is sealed as cancelled."),
+    "check": ("check", "Check workflow files: every mistake with its place and what is allowed."),
     "context": ("context", "What a node saw, entry by entry, and why."),
     "demo": ("demo", "Record, show, rebuild and verify a small multi-agent run, offline."),
+    "graph": ("graph", "Draw the graph of a workflow."),
     "ingest": ("ingest", "Write the files that a document declares, undo that, or list what landed."),
+    "pause": ("pause", "Let what runs end and start nothing more."),
     "reconstruct": ("reconstruct", "Rebuild what happened in a run from its tree alone."),
+    "resume": ("resume", "Go on with a run that was interrupted or paused."),
+    "run": ("run", "Run a workflow file, or a built-in workflow by its name."),
     "runs": ("runs", "List the runs of a store, newest first."),
     "show": ("show", "Show the tree of a run, or of any part of it."),
     "templates": ("templates", "List template families, their versions, and who used them."),
@@ -56,5 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         cli.main(args=None if arguments is None else list(arguments), prog_name="sapwood")
     except SapwoodError as error:
-        click.echo(f"sapwood: {error}", err=True)
+        for line in error.findings if isinstance(error, InvalidWorkflow) else [f"sapwood: {error}"]:
+            click.echo(visible(str(line)), err=True)
         sys.exit(error.exit_code)

@@ -117,7 +117,7 @@ class Journal:
             decision=done.result.decision,
             result=done.result.data,
             error=done.error,
-            metadata=_routed(work, done),
+            metadata={**_routed(work, done), "tokens": done.result.tokens},
         )
         report = self._report_of(work, done, self.keys.child(key))
         events = [self.event(NodeStatusChangedEvent, node.key, old_status="running", new_status=status)]

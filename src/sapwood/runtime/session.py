@@ -36,6 +36,7 @@ from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
 from sapwood.errors import IncompleteRun, InvalidArtifact, NotFound, RunChanged, RunSealed, ScopeEnded, StoreDamaged
 from sapwood.ports import ArtifactStore, Clock, RunEnd, RunRow, RunStart, Templates
 from sapwood.runtime.gate import judge
+from sapwood.runtime.pauses import is_paused
 from sapwood.runtime.recorder import Listener, Recorder
 from sapwood.runtime.scope import Agent, Scope, event_record, is_interruption, request_record
 from sapwood.runtime.shielded import shielded
@@ -356,11 +357,11 @@ class Store:
     def runs(
         self, *, before: ArtifactKey | None = None, limit: int | None = None, status: str | None = None
     ) -> list[RunRow]:
-        """Return the runs newest first; one that is open while its owner is gone has the status `interrupted`."""
-        stored = "running" if status == "interrupted" else status
+        """Return the runs newest first; an open one may be `paused`, or `interrupted` when its owner is gone."""
+        stored = "running" if status in ("interrupted", "paused") else status
         found: list[RunRow] = []
         for row in self._all_runs(before, stored):
-            shown = self._with_interruption(row)
+            shown = self._as_it_stands(row)
             if status in (None, shown.status):
                 found.append(shown)
             if limit is not None and len(found) >= limit:
@@ -387,10 +388,13 @@ class Store:
                 return
             before = page[-1].key
 
-    def _with_interruption(self, row: RunRow) -> RunRow:
-        if row.status == "running" and not self.is_alive(row.owner):
-            return row._replace(status="interrupted")
-        return row
+    def _as_it_stands(self, row: RunRow) -> RunRow:
+        if row.status != "running":
+            return row
+        with self.artifacts.read() as reader:
+            if is_paused(reader.list_claims(row.key)):
+                return row._replace(status="paused")
+        return row if self.is_alive(row.owner) else row._replace(status="interrupted")
 
     def _run(self, key: ArtifactKey, groups: Mapping[str, ArtifactKey], ids: Ids) -> Run:
         return Run(key, groups, self.recorder, self.keys, self.templates, self.clock, ids)

@@ -40,13 +40,13 @@ INSERT = "insert into artifact (key, kind, hash, metadata, content, chunks, crc)
 INSERT_CHUNK = "insert into chunk (hash, data) select ?1, ?2 where not exists (select 1 from chunk where hash = ?1)"
 INSERT_CLAIM = "insert into claim (run, node, attempt, delivery, role, key, crc) values (?, ?, ?, ?, ?, ?, ?)"
 INSERT_TEMPLATE = "insert into template (template_id, hash, key) values (?, ?, ?)"
-CHANGE_OWNER = "update run set owner = ? where key = ? and owner = ? and status = 'running' returning 1"
 INSERT_RUN = (
     "insert into run (key, workflow_run_id, status, started_ms, ended_ms, head, owner, node_ids, artifact_ids, crc) "
     "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 CHANGE_RUN = (
-    "update run set status = ?3, ended_ms = ?5, head = ?6, node_ids = ?8, artifact_ids = ?9, crc = ?10 where key = ?1"
+    "update run set status = ?3, ended_ms = ?5, head = ?6, owner = ?7, node_ids = ?8, artifact_ids = ?9, crc = ?10 "
+    "where key = ?1"
 )
 STATUS = "select status from run where key = ?"
 MARK = "update mark set count = count + 1"
@@ -126,7 +126,11 @@ class SqliteStore:
 
     def change_owner(self, run: ArtifactKey, old: str, new: str) -> bool:
         with self._writing() as execute:
-            return execute(CHANGE_OWNER, (new, run.pack(), old)).fetchone() is not None
+            row = execute(RUN_ROW, (run.pack(),)).fetchone()
+            if row is None or row[2] != "running" or row[6] != old:
+                return False
+            execute(CHANGE_RUN, _with_crc(*row[:6], new, *row[7:9]))
+            return True
 
     def _insert(
         self, execute: Any, records: Sequence[Record], starts: Sequence[RunStart] = (), claims: Sequence[Claim] = ()

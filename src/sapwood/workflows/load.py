@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sapwood.core.mistakes import Mistake, Problem, unknown_name
 from sapwood.core.workflow import Workflow, workflow_to_dict
-from sapwood.core.workflow_build import build_workflow
+from sapwood.core.workflow_build import NOBODY_SAID, Usual, build_workflow
 from sapwood.core.workflow_check import NOTHING_KNOWN, Known, check_workflow
 from sapwood.core.workflow_fields import WORKFLOW
 from sapwood.errors import InvalidWorkflow, NotFound
@@ -24,19 +24,21 @@ def builtin_names() -> list[str]:
     return sorted(item.name.removesuffix(".yaml") for item in BUILT_IN.iterdir() if item.name.endswith(".yaml"))
 
 
-def load_workflow(path_or_name: str | Path, known: Known = NOTHING_KNOWN) -> Workflow:
+def load_workflow(path_or_name: str | Path, known: Known = NOTHING_KNOWN, usual: Usual = NOBODY_SAID) -> Workflow:
     """Load a workflow file, or a built-in one by its name. A file of that name in the way needs a `./` or a suffix."""
-    return _load(str(path_or_name), Path(), (), known)
+    return _load(str(path_or_name), Path(), (), known, usual)
 
 
-def parse_workflow(text: str, file: str = "<text>", known: Known = NOTHING_KNOWN) -> Workflow:
+def parse_workflow(
+    text: str, file: str = "<text>", known: Known = NOTHING_KNOWN, usual: Usual = NOBODY_SAID
+) -> Workflow:
     """Check the text of a workflow file as a whole; raise InvalidWorkflow with all mistakes."""
-    return _parse(text, file, Path(), (file,), known)
+    return _parse(text, file, Path(), (file,), known, usual)
 
 
-def _load(name: str, folder: Path, outer: tuple[str, ...], known: Known) -> Workflow:
+def _load(name: str, folder: Path, outer: tuple[str, ...], known: Known, usual: Usual) -> Workflow:
     if name in builtin_names():
-        return _parse((BUILT_IN / f"{name}.yaml").read_text("utf-8"), name, folder, (*outer, name), known)
+        return _parse((BUILT_IN / f"{name}.yaml").read_text("utf-8"), name, folder, (*outer, name), known, usual)
     path = folder / name
     try:
         with path.open("rb") as file:
@@ -46,10 +48,10 @@ def _load(name: str, folder: Path, outer: tuple[str, ...], known: Known) -> Work
         raise NotFound(f"workflow {name}", unknown_name("workflow", name, builtin_names())[1]) from None
     except (OSError, ValueError) as error:
         raise InvalidWorkflow(name, [Mistake(name, 1, 1, f"the file cannot be read: {error}")]) from None
-    return _parse(text, str(path), path.parent, (*outer, str(path.resolve())), known)
+    return _parse(text, str(path), path.parent, (*outer, str(path.resolve())), known, usual)
 
 
-def _parse(text: str, file: str, folder: Path, outer: tuple[str, ...], known: Known) -> Workflow:
+def _parse(text: str, file: str, folder: Path, outer: tuple[str, ...], known: Known, usual: Usual) -> Workflow:
     try:
         source, mistakes = parse_source(text, file)
     except NotReadable as error:
@@ -58,17 +60,19 @@ def _parse(text: str, file: str, folder: Path, outer: tuple[str, ...], known: Kn
     data: Any = reader.read(WORKFLOW, source)
     workflows: dict[str, Workflow] = {}
     if data is not ABSENT:
-        workflows = _nested(data, reader, folder, outer, known)
+        workflows = _nested(data, reader, folder, outer, known, usual)
         for problem in check_workflow(data, workflows, known, has_all_edges=reader.is_whole("edges")):
             reader.note(problem)
     if mistakes or reader.mistakes:
         found: list[Mistake] = list(dict.fromkeys([*mistakes, *reader.mistakes]))
         found.sort(key=lambda one: (one.line, one.column))
         raise InvalidWorkflow(file, found)
-    return build_workflow(data, {name: workflow_to_dict(inner) for name, inner in workflows.items()})
+    return build_workflow(data, {name: workflow_to_dict(inner) for name, inner in workflows.items()}, usual)
 
 
-def _nested(data: Any, reader: Reader, folder: Path, outer: tuple[str, ...], known: Known) -> dict[str, Workflow]:
+def _nested(
+    data: Any, reader: Reader, folder: Path, outer: tuple[str, ...], known: Known, usual: Usual
+) -> dict[str, Workflow]:
     """Load the workflows that nodes of this file run; one that cannot be used is a mistake of this file."""
     found: dict[str, Workflow] = {}
     for key, node in data.get("nodes", {}).items():
@@ -86,7 +90,7 @@ def _nested(data: Any, reader: Reader, folder: Path, outer: tuple[str, ...], kno
             reader.note(Problem(path, f"workflows nested more than {MAX_NESTED} deep"))
         else:
             try:
-                found[name] = _load(name, folder, outer, known)
+                found[name] = _load(name, folder, outer, known, usual)
             except (InvalidWorkflow, NotFound) as error:
                 reader.note(Problem(path, f"the workflow {name!r} cannot be used: {error}"))
     return found

@@ -14,7 +14,7 @@ from sapwood.core.keys import ArtifactKey
 @click.command("runs")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--before", metavar="KEY", help="Go on below this run.")
-@click.option("--status", type=click.Choice(["running", "interrupted", "completed", "failed", "cancelled"]))
+@click.option("--status", type=click.Choice(["running", "paused", "interrupted", "completed", "failed", "cancelled"]))
 @store_options
 def command(limit: int, before: str | None, status: str | None, store: str | None, project: str, as_json: bool) -> None:
     """List the runs, newest first."""

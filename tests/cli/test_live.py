@@ -1,0 +1,75 @@
+"""What people see of a run: in terminals of any width, and where there is none."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from sapwood.cli.live import Lines, fitting, table_of
+from sapwood.runtime.overview import NodeView, RunView
+
+NODES = (
+    NodeView("brainstorm", "agent", "completed", 0, 2, 0, 1500, 1200, 0, 32000),
+    NodeView("tasks", "spawn", "running", 0, 1, 1500),
+    NodeView("tasks.one", "agent", "failed", 1, 1, 1500, 2500, 10, error="no \x1b[31mmoney\x07 left\nat all"),
+    NodeView("research", "agent", "completed", 0, 1, 0, 9000, 5, 31000, 32000, context_is_cut=True),
+    NodeView("review", "gate", "waiting", 0, 1, 9000, question="Ship it?", answers=("approved", "blocked")),
+    NodeView("never", "agent", "skipped"),
+    NodeView("later", "agent", "pending"),
+)
+VIEW = RunView("ak:01HQXK5V8RPZM4J3NHWGC7SDFG", "feature", "running", 0, 10000, NODES)
+
+
+def drawn(width: int, rows: int | None = None, nodes: tuple[NodeView, ...] = NODES) -> list[str]:
+    out = io.StringIO()
+    console = Console(file=out, width=width, height=40, color_system=None)
+    console.print(table_of(RunView(VIEW.run, "feature", "running", 0, 10000, nodes), console, rows))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [20, 40, 56, 80, 90, 120, 200])
+def test_every_node_is_shown_in_every_width_and_no_line_is_too_long(width: int) -> None:
+    lines = drawn(width)
+    assert all(len(line) <= width for line in lines)
+    for node in NODES:
+        assert any(node.key[:6] in line for line in lines), node.key
+
+
+def test_a_wide_terminal_shows_time_tokens_and_context() -> None:
+    text = "\n".join(drawn(120))
+    assert "attempt 2" in text
+    assert "1.5 s" in text
+    assert "1,200 tokens" in text
+    assert "97%, cut" in text
+    assert "asks: Ship it? (approved | blocked)" in text
+    assert "feature running, 10.0 s, 1,215 tokens" in text
+
+
+def test_what_agents_say_cannot_move_the_cursor() -> None:
+    text = "\n".join(drawn(120))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "no \\u{1b}[31mmoney\\u{7} left at all" in text
+
+
+def test_when_there_is_no_room_what_is_quiet_is_counted() -> None:
+    children = tuple(NodeView(f"tasks.{n}", "agent", "completed", 1) for n in range(100))
+    moving = (NodeView("tasks.x", "agent", "running", 1, 1, 0), NodeView("tasks.y", "agent", "failed", 1, 1, 0, 5))
+    nodes = (NodeView("tasks", "spawn", "running"), *children, *moving)
+    shown, left_out = fitting(nodes, 10)
+    assert len(shown) == 9
+    assert {"tasks", "tasks.x", "tasks.y"} <= {node.key for node in shown}
+    assert len(left_out) == 94
+    assert any("and 94 completed" in line for line in drawn(80, 10, nodes))
+
+
+def test_without_a_terminal_each_change_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines()
+    lines.show(VIEW)
+    lines.show(VIEW)
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 6
+    assert "brainstorm  completed, attempt 2, 1.5 s, 1,200 tokens" in printed[0]
+    assert "tasks.one  failed, 1.0 s, 10 tokens: no \\u{1b}[31mmoney" in printed[2]

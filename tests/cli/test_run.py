@@ -1,0 +1,246 @@
+"""`sapwood run` and what belongs to it, as a person or a script uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import sapwood
+from sapwood.cli.main import cli
+from sapwood.errors import SapwoodError
+from tests.app.project import make_project
+
+FLOW = """
+name: feature
+inputs: {topic: {type: string, required: true}, size: {type: integer, default: 3}}
+defaults: {options: {script: answers.yaml}}
+nodes:
+  draft: {kind: agent, template: tpl.agent.x.prompt, args: {topic: "${inputs.topic}"}, attempts: 2, backoff: {first_s: 0}}
+  check: {kind: command, run: [echo, fine]}
+edges:
+  - {from: draft, to: check}
+"""
+ANSWERS = "answers: {draft: [{fail: out of memory}, {report: a draft, tokens: 1200}]}"
+SLOW = "answers: {draft: [{report: a draft, delay_s: 2}]}"
+GATE = """
+name: ask
+nodes:
+  review: {kind: gate, ask: "Ship it?"}
+  ship: {kind: agent, template: tpl.agent.x.prompt}
+edges:
+  - {from: review, to: ship, when: "decision == 'approved'"}
+"""
+
+
+def invoke(*words: str) -> Result:
+    """Run a command in this process; a typed error becomes its exit code, as `main` does it."""
+    result = CliRunner().invoke(cli, list(words))
+    if isinstance(result.exception, SapwoodError):
+        result.exit_code = result.exception.exit_code
+    elif result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def start(project: Path, *words: str) -> subprocess.Popen[str]:
+    """Start the program in a process of its own."""
+    command = [sys.executable, "-m", "sapwood", *words, "--project", str(project)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def status_of(project: Path) -> tuple[str, str]:
+    with sapwood.open(project / ".sapwood" / "sapwood.db") as store:
+        (row,) = store.runs()
+        assert store.verify(row.key).is_ok
+        return row.key.text, row.status
+
+
+def wait_for(is_so: Callable[[], Any], what: str) -> Any:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        if found := is_so():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"not within 20 s: {what}")
+
+
+def open_question(project: Path) -> str | None:
+    """Return the run whose gate waits for an answer."""
+    if not (project / ".sapwood" / "sapwood.db").exists():
+        return None
+    with sapwood.open(project / ".sapwood" / "sapwood.db") as store, store.artifacts.read() as reader:
+        for row in store.runs():
+            if any(claim.role == "delivery" for claim in reader.list_claims(row.key)):
+                return row.key.text
+    return None
+
+
+def test_a_run_prints_each_change_and_how_it_ended(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW, answers=ANSWERS)
+    result = invoke("run", str(project / "flow.yaml"), "-i", "topic=sap", "--project", str(project))
+    assert result.exit_code == 0
+    run, status = status_of(project)
+    assert status == "completed"
+    lines = result.output.splitlines()
+    assert lines[0] == f"run {run}"
+    assert any("draft  completed, attempt 2" in line and "1,200 tokens" in line for line in lines)
+    assert any("check  completed" in line for line in lines)
+    assert "feature completed" in result.output
+    assert f"sapwood show {run}" in lines[-1]
+
+
+def test_json_is_one_object_with_every_node(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW, answers=ANSWERS)
+    result = invoke("run", str(project / "flow.yaml"), "-i", "topic=sap", "--project", str(project), "--json")
+    told = json.loads(result.output)
+    assert (told["status"], told["workflow"], told["tokens"]) == ("completed", "feature", 1200)
+    assert [(node["key"], node["status"], node["attempts"]) for node in told["nodes"]] == [
+        ("draft", "completed", 2),
+        ("check", "completed", 1),
+    ]
+    assert told["run"] == status_of(project)[0]
+
+
+def test_a_failed_run_has_exit_code_1_and_says_why(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW, answers="answers: {draft: [{fail: no money left}]}")
+    result = invoke("run", str(project / "flow.yaml"), "-i", "topic=sap", "--project", str(project))
+    assert result.exit_code == 1
+    assert "no money left" in result.output
+    assert status_of(project)[1] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["run", "nope"], 3),
+        (["run", "single"], 2),
+        (["run", "single", "-i", "task"], 2),
+        (["run", "single", "-i", "tsk=x"], 2),
+        (["run", "single", "-i", "task=@none.txt"], 2),
+        (["run", "single", "--inputs", "none.json"], 2),
+        (["resume", "nonsense"], 2),
+        (["resume", "ak:01HQXK5V8RPZM4J3NHWGC7SDFG"], 3),
+        (["cancel", "ak:01HQXK5V8RPZM4J3NHWGC7SDFG"], 3),
+        (["pause", "ak:01HQXK5V8RPZM4J3NHWGC7SDFG"], 3),
+        (["answer", "ak:01HQXK5V8RPZM4J3NHWGC7SDFG", "review", "approved"], 3),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else str(value),
+)
+def test_mistakes_of_the_caller_have_their_exit_codes(tmp_path: Path, words: list[str], code: int) -> None:
+    with sapwood.open(tmp_path / "store.db"):
+        pass
+    place = ["--project", str(tmp_path), "--store", str(tmp_path / "store.db")]
+    assert invoke(*words, *place).exit_code == code
+
+
+def test_inputs_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW, answers=ANSWERS)
+    (tmp_path / "inputs.json").write_text('{"topic": "from the file", "size": 5}')
+    (tmp_path / "topic.txt").write_text("from another file")
+    place = ["--project", str(project), "--inputs", str(tmp_path / "inputs.json")]
+    invoke("run", str(project / "flow.yaml"), "-i", f"topic=@{tmp_path / 'topic.txt'}", *place)
+    with sapwood.open(project / ".sapwood" / "sapwood.db") as store, store.artifacts.read() as reader:
+        inputs = sorted(record.content for record in reader.load_kinds(store.runs()[0].key, ["Input"]))
+    assert any(b"from another file" in content for content in inputs)
+    assert any(b"5" in content for content in inputs)
+
+
+def test_a_file_with_mistakes_is_refused_with_every_place_and_no_traceback(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW.replace("kind: command", "kind: comand").replace("from: draft", "from: drat"))
+    process = start(project, "run", str(project / "flow.yaml"), "-i", "topic=x")
+    out, errors = process.communicate()
+    assert process.returncode == 2
+    assert "Traceback" not in out + errors
+    assert [line.split(": ")[0] for line in errors.splitlines()] == [
+        f"{project / 'flow.yaml'}:7:17",
+        f"{project / 'flow.yaml'}:9:12",
+    ]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"])
+def test_a_stopped_run_is_left_whole_and_resume_finishes_it(tmp_path: Path, number: int, code: int) -> None:
+    project = make_project(tmp_path, FLOW, answers=SLOW)
+    process = start(project, "run", str(project / "flow.yaml"), "-i", "topic=x")
+    wait_for(lambda: open_question(project), "the draft is being written")
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=20)
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors
+    run, status = status_of(project)
+    assert status == "interrupted"
+    assert f"sapwood resume {run}" in out
+    (project / "answers.yaml").write_text("answers: {draft: [{report: a draft}]}")
+    assert invoke("resume", run, "--project", str(project)).exit_code == 0
+    assert status_of(project)[1] == "completed"
+    assert invoke("resume", run, "--project", str(project)).exit_code == 4
+
+
+def test_a_detached_run_prints_its_key_and_ends_by_itself(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW, answers=ANSWERS)
+    run = start(project, "run", str(project / "flow.yaml"), "-i", "topic=x", "--detach").communicate()[0].strip()
+    wait_for(lambda: status_of(project)[1] == "completed", "completed")
+    assert status_of(project)[0] == run
+    log = project / ".sapwood" / "logs" / f"{run.removeprefix('ak:')}.log"
+    assert "feature completed" in wait_for(lambda: "completed," in log.read_text() and log.read_text(), "the log")
+    assert log.stat().st_mode & 0o077 == 0
+
+
+def test_a_gate_is_answered_from_another_process_and_once(tmp_path: Path) -> None:
+    project = make_project(tmp_path, GATE)
+    process = start(project, "run", str(project / "flow.yaml"))
+    run = wait_for(lambda: open_question(project), "the gate asks")
+    place = ["--project", str(project)]
+    assert invoke("answer", run, "review", "perhaps", *place).exit_code == 2
+    assert invoke("answer", run, "nobody", "approved", *place).exit_code == 3
+    assert invoke("answer", run, "review", "approved", "--who", "me", *place).exit_code == 0
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "waiting" in out
+    assert status_of(project) == (run, "completed")
+
+
+def test_a_paused_run_ends_its_process_and_goes_on_later(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW, answers=SLOW)
+    process = start(project, "run", str(project / "flow.yaml"), "-i", "topic=x")
+    run = wait_for(lambda: open_question(project), "the draft is being written")
+    assert "paused" in invoke("pause", run, "--project", str(project)).output
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 4
+    assert f"sapwood resume {run}" in out
+    assert status_of(project)[1] == "paused"
+    assert "already" in invoke("pause", run, "--project", str(project)).output
+    assert invoke("resume", run, "--project", str(project)).exit_code == 0
+    assert status_of(project)[1] == "completed"
+
+
+def test_cancel_ends_a_run_that_somebody_is_at(tmp_path: Path) -> None:
+    project = make_project(tmp_path, GATE)
+    process = start(project, "run", str(project / "flow.yaml"))
+    run = wait_for(lambda: open_question(project), "the gate asks")
+    result = invoke("cancel", run, "--project", str(project))
+    assert (result.exit_code, result.output) == (0, "cancelled\n")
+    process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert status_of(project)[1] == "cancelled"
+
+
+def test_cancel_ends_a_run_that_nobody_is_at(tmp_path: Path) -> None:
+    project = make_project(tmp_path, GATE)
+    process = start(project, "run", str(project / "flow.yaml"))
+    run = wait_for(lambda: open_question(project), "the gate asks")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert status_of(project)[1] == "interrupted"
+    assert json.loads(invoke("cancel", run, "--json", "--project", str(project)).output)["status"] == "cancelled"
+    assert status_of(project)[1] == "cancelled"
+    assert invoke("cancel", run, "--project", str(project)).exit_code == 4
