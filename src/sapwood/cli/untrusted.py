@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
+
+import click
+
+_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def visible(text: str) -> str:
@@ -12,3 +17,10 @@ def visible(text: str) -> str:
 
 def _is_harmless(character: str) -> bool:
     return character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+
+
+def print_diff(lines: Iterable[str]) -> None:
+    """Print the lines of a unified diff, in colour where there is a terminal."""
+    for line in lines:
+        colour = _DIFF_COLOURS.get(line[:1])
+        click.echo(click.style(visible(line), fg=colour) if colour else visible(line))

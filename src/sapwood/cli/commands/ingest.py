@@ -8,12 +8,14 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sapwood.cli.untrusted import visible
+from sapwood.cli.untrusted import print_diff, visible
 from sapwood.clock import KeyFactory
 from sapwood.core.fences import parse_fences
 from sapwood.core.hashing import hash_bytes
@@ -159,12 +161,12 @@ def log(project: Path, show_all: bool, as_json: bool) -> None:
     if as_json:
         _print_json(rows)
         return
-    table = _table("when", "run", "node", "file", "status", "manifest")
-    for row in rows:
-        status = " ".join(filter(None, (row["status"], row["reason"], "(undone)" if row["undone"] else "")))
-        shown_file = row["workspace_path"] or row["declared_file"]
-        _add_row(table, row["ts"], row["run_id"], row["node_id"], shown_file, status, row["manifest"])
-    _print_table(table)
+    for (ts, run, node, manifest), landed in groupby(rows, itemgetter("ts", "run_id", "node_id", "manifest")):
+        files = list(landed)
+        click.echo(visible(f"{ts}  {run}  {node}{'  (undone)' if files[0]['undone'] else ''}\n  {manifest}"))
+        for row in files:
+            place = row["workspace_path"] or row["declared_file"]
+            click.echo(visible(f"  {row['status']:8}  {place}  {row['reason']}".rstrip()))
 
 
 def _read(file: str) -> str:
@@ -190,8 +192,8 @@ def _show_plan(document: str, folder: Path, source: Source, rules: IngestSetting
         _print_json({"manifest": manifest, "diff": "\n".join(diffs)})
     else:
         _print_blocks(manifest, "")
-        for line in diffs:
-            click.echo(visible(line))
+        print_diff(diffs)
+        click.echo("dry run: nothing was written")
     if manifest["summary"]["rejected"]:
         sys.exit(1)
 

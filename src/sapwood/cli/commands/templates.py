@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from sapwood.cli.opened import store_options
-from sapwood.cli.untrusted import visible
+from sapwood.cli.untrusted import print_diff, visible
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.template import TemplateVersion
 from sapwood.settings import Settings
@@ -110,9 +110,7 @@ def diff(versions: tuple[str, ...], project: str, store: str | None, as_json: bo
     if as_json:
         _print_json({"old": short_name(old), "new": short_name(new), "diff": lines})
         return
-    for line in lines:
-        colour = _colour(line)
-        click.echo(click.style(visible(line), fg=colour) if colour else visible(line))
+    print_diff(lines)
 
 
 @command.command()
@@ -272,10 +270,6 @@ def _span(first: str, last: str) -> str:
 def _minute(instant: str) -> str:
     """Return an instant to the minute: `2026-11-18 11:18Z`."""
     return f"{instant[:10]} {instant[11:16]}Z"
-
-
-def _colour(line: str) -> str | None:
-    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
 
 
 def _passed(passed: bool | None) -> str:
