@@ -1,49 +1,42 @@
-"""Promise 1 on the bus: a recording call that returned survives the death of its process, whole."""
+"""Promise 1: a recording call that returned survives the death of its process, whole."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import time
-from itertools import count
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from sapwood import KeyFactory, hash_bytes
-from sapwood.core.record import Record
-from sapwood.runtime import spool as spool_module
-from sapwood.runtime.recorder import Recorder
-from sapwood.runtime.recovery import recover
-from sapwood.storage.sqlite import SqliteStore
 from tests.conftest import Dose
+from tests.crash.mutants import break_it
+from tests.crash.workload import SAFE, read_back, record_runs
 
-PARTS = 3  # artifacts a call makes: all of them are there, or none
-KILLS_A_FILE = 25
+KILLS_A_FILE = 10  # a store that was killed often must still be right
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.crash.test_kill"])
+_context = multiprocessing.get_context("forkserver")  # a fork of a small process: no second start of the interpreter
+_context.set_forkserver_preload(["tests.crash.test_kill", "sapwood.app", "sapwood.storage.sqlite", "jinja2"])
 
 
-def record_until_killed(folder: Path, name: str, with_spool: bool, acks: Connection) -> None:
-    if not with_spool:
-        spool_module.Spool.write = lambda self, call: 1000  # type: ignore[method-assign]  # the mutant
-    store, keys, pipe = SqliteStore(folder / "s.db"), KeyFactory(), acks.fileno()
-    recorder = Recorder(store, folder / "spool", name)
-    for number in count():
-        token = f"{name}-{number}"
-        parts = [f"{token} {part} ".encode() + b"x" * (number % 700) for part in range(PARTS)]
-        recorder.record([Record(keys.root(), "Input", part, hash_bytes(part)) for part in parts])
+def record_until_killed(path: Path, name: str, seed: int, mutant: str, acks: Connection) -> None:
+    break_it(mutant)
+    pipe = acks.fileno()
+
+    def acknowledge(token: str) -> None:
         os.write(pipe, token.encode() + b"\n")
-        if number % 13 == 12:
-            recorder.flush()
+
+    acknowledge(SAFE)  # the first moment at which it may be killed: before the store is opened
+    record_runs(path, name, seed, acknowledge)
 
 
-def record_and_kill(folder: Path, name: str, after_s: float, with_spool: bool = True) -> set[str]:
-    """Return the calls that had been acknowledged when the process was killed."""
+def record_and_kill(path: Path, name: str, seed: int, after_s: float, mutant: str = "") -> set[str]:
+    """Return the calls that had been acknowledged when the process was killed, `after_s` after its start."""
     reading, writing = _context.Pipe(duplex=False)
-    process = _context.Process(target=record_until_killed, args=(folder, name, with_spool, writing))
+    process = _context.Process(target=record_until_killed, args=(path, name, seed, mutant, writing), daemon=True)
     process.start()
     writing.close()
     pipe = reading.fileno()
@@ -57,7 +50,7 @@ def record_and_kill(folder: Path, name: str, after_s: float, with_spool: bool = 
     while more := read_now(pipe):
         raw += more
     assert process.exitcode == -9, f"the recording process ended by itself: {process.exitcode}"
-    return {line.decode() for line in raw.split(b"\n")[:-1]}
+    return {line.decode() for line in raw.split(b"\n")[:-1]} - {SAFE}
 
 
 def read_now(pipe: int) -> bytes:
@@ -67,44 +60,43 @@ def read_now(pipe: int) -> bytes:
         return b""
 
 
-def problems_after(folder: Path, acknowledged: set[str]) -> list[str]:
-    """Recover as the next start does, and return what is lost, half there or wrong."""
-    store = SqliteStore(folder / "s.db")
-    recover(store, folder / "spool")
-    found: dict[str, int] = {}
-    problems = []
-    with store.read() as reader:
-        for record in reader.load():
-            token = record.content.split(b" ", 1)[0].decode()
-            found[token] = found.get(token, 0) + 1
-            if hash_bytes(record.content) != record.content_hash:
-                problems.append(f"wrong bytes in {record.key}")
-        problems += list(reader.damaged())
-    store.close()
-    problems += [f"half a call: {token}" for token, parts in found.items() if parts != PARTS]
-    if lost := acknowledged - set(found):
-        problems.append(f"{len(lost)} acknowledged calls lost, as {min(lost)}")
-    return problems
-
-
-@pytest.mark.torture(short=20, full=2000)
-def test_no_call_that_returned_is_lost_when_the_process_is_killed(tmp_path: Path, dose: Dose) -> None:
-    acknowledged: set[str] = set()
-    for number in range(dose.count):
-        folder = tmp_path / str(number // KILLS_A_FILE)
+def kill_often(
+    folder: Path, rng: random.Random, kills: int, mutant: str = "", is_enough: Callable[[list[str]], bool] | None = None
+) -> tuple[int, int, list[str]]:
+    """Return how many calls were acknowledged, how many runs were interrupted, and what went wrong."""
+    acknowledged, interrupted, failures, expected = 0, 0, list[str](), set[str]()
+    for number in range(kills):
+        path = folder / f"{number // KILLS_A_FILE}.db"
         if number % KILLS_A_FILE == 0:
-            folder.mkdir()
-            acknowledged = set()
-        acknowledged |= record_and_kill(folder, f"k{number}", dose.rng.uniform(0, 0.08))
-        dose.failures += [f"kill {number}: {problem}" for problem in problems_after(folder, acknowledged)]
-    assert acknowledged
+            expected = set()
+        returned = record_and_kill(path, f"k{number}", rng.randrange(2**32), rng.uniform(0, 0.15), mutant)
+        expected |= returned
+        acknowledged += len(returned)
+        if not path.exists():  # killed before it made its file
+            continue
+        found = read_back(path)
+        failures += [f"kill {number}: {problem}" for problem in found.problems]
+        if lost := expected - set(found.tokens):
+            failures.append(f"kill {number}: {len(lost)} acknowledged calls lost, as {min(lost)}")
+        interrupted += found.interrupted
+        if is_enough is not None and is_enough(failures):
+            break
+    return acknowledged, interrupted, failures
+
+
+@pytest.mark.torture(short=25, full=2000)
+def test_no_call_that_returned_is_lost_when_the_process_is_killed(tmp_path: Path, dose: Dose) -> None:
+    acknowledged, interrupted, failures = kill_often(tmp_path, dose.rng, dose.count)
+    dose.failures += failures
+    assert acknowledged > dose.count
+    assert interrupted > 0, "no kill met an open run: this programme proved nothing"
 
 
 @pytest.mark.mutant
-def test_without_the_spool_calls_that_returned_are_lost(tmp_path: Path) -> None:
-    for number in range(60):  # a kill right after a commit loses nothing: go on until one hits between two
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        if problems_after(folder, record_and_kill(folder, "k", 0.02 + 0.003 * (number % 20), with_spool=False)):
-            return
-    pytest.fail("no call was lost without the spool: the programme above cannot see a loss")
+@pytest.mark.parametrize(("mutant", "sign"), [("no_spool", "calls lost"), ("torn_calls", "half a call")])
+def test_a_broken_spool_shows(tmp_path: Path, mutant: str, sign: str) -> None:
+    def is_seen(failures: list[str]) -> bool:
+        return any(sign in failure for failure in failures)
+
+    _, _, failures = kill_often(tmp_path, random.Random(1), 300, mutant, is_seen)
+    assert is_seen(failures)

@@ -179,8 +179,13 @@ def _create(path: Path) -> int:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     hidden = path.with_suffix(".new")
     fd = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    hidden.rename(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        hidden.rename(path)
+    except BaseException:
+        hidden.unlink()  # so that the next try finds the name free
+        os.close(fd)
+        raise
     return fd
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sapwood.core.artifacts import PromptArgs, PromptContribution, RefArtifact, RenderedPrompt, Seal
 from sapwood.core.codec import from_record, to_record
@@ -18,6 +18,9 @@ from sapwood.core.template import TemplateVersion
 from sapwood.errors import SapwoodError
 from sapwood.ports import Reader, Templates
 from sapwood.runtime.gate import judge
+
+
+SAID_BEFORE_THE_RESULT: Final = ("Report", "Note", "Log")
 
 
 class Verification(NamedTuple):
@@ -48,6 +51,7 @@ class Verifier:
         self._count = 0
         self._findings: list[Finding] = []
         self._path: list[ArtifactKey] = []  # the stored ancestors of the record at hand
+        self._is_open = False
         self._prompt: RenderedPrompt | None = None
         self._parts: list[Artifact] = []
 
@@ -76,6 +80,8 @@ class Verifier:
         """Look at every artifact at and below `key`, and at the run if it is one; return its head."""
         seal, before = None, self._count
         try:
+            row = self._reader.find_run(key.root)
+            self._is_open = row is not None and row.status == "running"
             for record in self._reader.load(key):
                 self._count += 1
                 self._progress(self._count)
@@ -94,7 +100,7 @@ class Verifier:
             self._found("hash_mismatch", key, f"the content of this {record.kind} is not what was hashed")
         while self._path and not self._path[-1].is_ancestor_of(key):
             self._path.pop()
-        if key.depth > 1 and key != start and (not self._path or self._path[-1] != key.parent):
+        if key.depth > 1 and key != start and not self._has_parent(record):
             self._found("orphan", key, "its parent is not stored", is_failure=False)
         self._path.append(key)
         try:
@@ -109,6 +115,13 @@ class Verifier:
         elif self._prompt is not None and isinstance(artifact, Artifact):
             self._parts.append(artifact)
         return artifact
+
+    def _has_parent(self, record: Record) -> bool:
+        """Tell whether its parent is stored, or is the AgentResult that an open scope has yet to write."""
+        parent, nearest = record.key.parent, self._path[-1] if self._path else None
+        if self._is_open and record.kind in SAID_BEFORE_THE_RESULT and parent is not None:
+            return nearest in (parent, parent.parent)
+        return nearest == parent
 
     def _check_prompt(self) -> None:
         """Rebuild the prompt that has just been read from its parts, and compare."""

@@ -29,7 +29,7 @@ from sapwood.storage import sqlite_file
 from sapwood.storage.migrate import check_sqlite, load_migrations, migrate_sqlite
 from sapwood.storage.rows import claim_crc, compress, end_of_subtree, is_chunked, row_crc, run_crc, split, to_row
 from sapwood.storage.sqlite_damage import RUN_ROW
-from sapwood.storage.sqlite_file import choose_journal, connect, set_sync, typed_errors
+from sapwood.storage.sqlite_file import change_journal, choose_journal, connect, journal_of, set_sync, typed_errors
 from sapwood.storage.sqlite_reader import COUNT, SqliteReader
 from sapwood.storage.templates import template_id_of, to_version, version_record
 
@@ -222,17 +222,32 @@ class SqliteStore:
     # -- keeping the file in order ------------------------------------------------------------------------------------
 
     def _connect(self, create: bool) -> Any:
-        migrations = load_migrations("sqlite")
         writer = connect(self._path, create=create, read_only=self._read_only)
-        with typed_errors(self.location):
-            if self._read_only:
-                check_sqlite(writer, self._path, migrations)
-                self._journal = writer.execute("pragma journal_mode").fetchone()[0]
-                return writer
-            check_sqlite(writer, self._path, migrations)  # before anything in a foreign file is changed
-            self._journal = choose_journal(writer, self._version)
-            migrate_sqlite(writer, self._path, migrations)
-            writer.set_wal_hook(self._note_wal_pages)
+        try:
+            with typed_errors(self.location):
+                return self._prepared(writer)
+        except BaseException:
+            writer.close()
+            raise
+
+    def _prepared(self, writer: Any) -> Any:
+        """Return a connection to a store of the current version, with the right journal, that waits for the disk."""
+        migrations = load_migrations("sqlite")
+        check_sqlite(writer, self._path, migrations)  # before anything in a foreign file is changed
+        self._journal = journal_of(writer)
+        if self._read_only:
+            return writer
+        if self._journal != choose_journal(self._version):
+            change_journal(writer, choose_journal(self._version))
+            writer.close()
+            writer = connect(self._path)
+            check_sqlite(writer, self._path, migrations)
+            self._journal = journal_of(writer)
+            if self._journal != choose_journal(self._version):
+                raise StoreUnwritable(self.location, "its journal cannot be changed")
+        set_sync(writer, self._journal)
+        migrate_sqlite(writer, self._path, migrations)
+        writer.set_wal_hook(self._note_wal_pages)
         self._wal_inode = None
         return writer
 

@@ -48,20 +48,26 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Any
         return connection
 
 
-def choose_journal(connection: Any, version: tuple[int, ...]) -> str:
-    """Set the journal and how it is synced; return its name."""
+def choose_journal(version: tuple[int, ...]) -> str:
+    """Return the journal that this SQLite can be trusted with."""
+    return "delete" if has_wal_reset_bug(version) else "wal"
+
+
+def journal_of(connection: Any) -> str:
+    return str(connection.execute("pragma journal_mode").fetchone()[0])
+
+
+def change_journal(connection: Any, journal: str) -> None:
+    """Ask for another journal. What came of it, only a new connection knows: after a failed write this one lies."""
     connection.execute(f"pragma page_size = {PAGE_BYTES}")
-    journal = "delete" if has_wal_reset_bug(version) else "wal"
     deadline = time.monotonic() + BUSY_TIMEOUT_S
-    while connection.execute("pragma journal_mode").fetchone()[0] != journal:
+    while journal_of(connection) != journal:
         try:
             connection.execute(f"pragma journal_mode = {journal}")
         except _busy():
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)  # this pragma does not wait by itself
-    set_sync(connection, journal)
-    return journal
 
 
 def set_sync(connection: Any, journal: str) -> None:
