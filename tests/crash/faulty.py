@@ -39,6 +39,8 @@ class Recording:
         self.errors: list[str] = []
         self.store: Store | None = None
         self.number = 0
+        self.is_looked_at = False
+        self.after_refusal: list[str] = []  # what a process killed one call after a refusal would have lost
 
     def attempt(self, action: Callable[[], object]) -> bool:
         """Do it; a typed error is an answer, any other is a finding."""
@@ -75,6 +77,9 @@ class Recording:
                 self.number += 1
                 made = self.attempt(lambda token=token: record_call(agent, token))  # type: ignore[misc]
                 (self.done if made else self.refused).add(token)
+                if made and len(self.refused) == 1 and not self.is_looked_at:
+                    self.is_looked_at = True
+                    self.after_refusal = killed_here(self, "killed in the scope")
 
     def problems_in(self, path: Path, when: str) -> list[str]:
         if not path.exists():
@@ -96,19 +101,20 @@ def try_nth(folder: Path, faults: Faults, fault: Fault, nth: int) -> tuple[int, 
     failed = faults.failed
     faults.clear()
     problems = ["refused although no call failed"] if not failed and recording.errors else []
-    problems += killed_here(folder, recording, "killed at the fault")
+    problems += recording.after_refusal + killed_here(recording, "killed after the fault")
     recording.errors.clear()
     recording.record()
     problems += [f"refused although the calls succeed again: {error}" for error in recording.errors]
-    problems += killed_here(folder, recording, "killed later")
+    problems += killed_here(recording, "killed later")
     if recording.store is not None:
         recording.attempt(recording.store.close)
     problems += recording.problems_in(recording.path, "closed") + recording.untyped
     return failed, [f"{fault.name} at call {nth}: {problem}" for problem in problems]
 
 
-def killed_here(folder: Path, recording: Recording, when: str) -> list[str]:
+def killed_here(recording: Recording, when: str) -> list[str]:
     """Look at a copy, made by another process: an `open()` in this one would drop the locks of SQLite."""
+    folder = recording.path.parent
     copy = folder.with_name("killed")
     shutil.rmtree(copy, ignore_errors=True)
     subprocess.run(["cp", "-r", str(folder), str(copy)], check=True)

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sapwood.runtime import spool
+from sapwood.runtime import recorder, spool
 from sapwood.storage import sqlite, sqlite_file
 
 
 def _no_spool() -> None:
     """Calls of an open scope stay in memory only."""
-    spool.Spool.write = lambda _self, _call: 1000  # type: ignore[method-assign]
+    spool.Spool.write = lambda self, call: 1000  # type: ignore[method-assign]
 
 
 def _normal_sync() -> None:
@@ -26,12 +26,12 @@ def _normal_sync() -> None:
     sqlite_file.set_sync = sqlite.set_sync = set_sync_normal  # type: ignore[attr-defined]
 
 
-def _torn_frames() -> None:
-    """A frame of the spool goes to the operating system in two steps."""
-    spool.Spool.write = _write_in_two_steps(spool.Spool.write)  # type: ignore[method-assign]
+def _torn_calls() -> None:
+    """The artifacts of one call go to the operating system one by one."""
+    spool.Spool.write = _write_one_by_one(spool.Spool.write)  # type: ignore[method-assign, assignment]
 
 
-def _write_in_two_steps(write: Callable[[spool.Spool, spool.Call], int]) -> Callable[[spool.Spool, spool.Call], int]:
+def _write_one_by_one(write: Callable[[spool.Spool, spool.Call], int]) -> Callable[[spool.Spool, spool.Call], int]:
     def write_each(self: spool.Spool, call: spool.Call) -> int:
         written = 0
         for record in call.records:
@@ -42,10 +42,33 @@ def _write_in_two_steps(write: Callable[[spool.Spool, spool.Call], int]) -> Call
     return write_each
 
 
+def _forgets_on_error() -> None:
+    """What a commit could not store is dropped from memory, and from the spool."""
+    commit = recorder.Recorder._commit
+
+    def commit_or_forget(self: recorder.Recorder) -> Any:
+        try:
+            return commit(self)
+        except Exception:
+            self._records = []
+            if self._spool is not None:
+                self._spool.start_epoch()
+            raise
+
+    recorder.Recorder._commit = commit_or_forget  # type: ignore[method-assign]
+
+
+def _keeps_torn_end() -> None:
+    """After a write that was cut short the next frame follows the torn one."""
+    spool.Spool._step_back = lambda self: None  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     "no_spool": _no_spool,
     "normal_sync": _normal_sync,
-    "torn_calls": _torn_frames,
+    "torn_calls": _torn_calls,
+    "forgets_on_error": _forgets_on_error,
+    "keeps_torn_end": _keeps_torn_end,
 }
 
 

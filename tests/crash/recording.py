@@ -16,8 +16,11 @@ def main() -> None:
     break_it(mutant)
     sqlite.CHECKPOINT_PAGES = 25  # type: ignore[misc]  # so that power fails during checkpoints too
     acks = os.open(folder + ".ack", os.O_WRONLY | os.O_CREAT, 0o600)
-    path = Path(folder) / "sapwood.db"
-    record_runs(path, name, int(seed), lambda token: os.write(acks, token.encode()) and None, runs=3, scopes=4, calls=5)
+
+    def acknowledge(token: str) -> None:
+        os.write(acks, token.encode())
+
+    record_runs(Path(folder) / "sapwood.db", name, int(seed), acknowledge, runs=3, scopes=4, calls=5)
 
 
 if __name__ == "__main__":

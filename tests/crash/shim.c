@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 enum { WRITE = 'w', TRUNCATE = 't', SYNC = 's', CREATE = 'c', UNLINK = 'u', RENAME = 'r', ACK = 'a' };
-enum { NO_FAULT, NO_SPACE, IO_ERROR, INTERRUPTED, SHORT_WRITE };
+enum { NO_FAULT, NO_SPACE, IO_ERROR, INTERRUPTED, SHORT_WRITE, READ_ONLY };
 enum { ON_WRITE = 1, ON_SYNC = 2, ON_TRUNCATE = 4, ON_NAME = 8 };
 
 struct event { uint8_t op; uint8_t pad; uint16_t path_len; uint32_t data_len; int64_t offset; };
@@ -112,6 +112,7 @@ static int fault_now(int kind) {
     int fault = control->fault;
     if (!fault || number < control->first || number >= control->first + control->span) return NO_FAULT;
     if ((fault == SHORT_WRITE || fault == INTERRUPTED) && kind != ON_WRITE) return NO_FAULT;
+    if (fault == READ_ONLY) return NO_FAULT;
     __sync_add_and_fetch(&control->failed, 1);
     if (fault == NO_SPACE) errno = ENOSPC;
     if (fault == IO_ERROR) errno = EIO;
@@ -191,9 +192,31 @@ int ftruncate64(int fd, off_t size) { return logged_size(fd, size, 0, real_ftrun
 int posix_fallocate(int fd, off_t at, off_t len) { return logged_size(fd, at + len, 1, allocate_to) ? errno : 0; }
 int posix_fallocate64(int fd, off_t at, off_t len) { return posix_fallocate(fd, at, len); }
 
+/* Whether the watched directory pretends to be on a read-only file system, to those who open or ask. */
+static int is_read_only(int dir, const char *path) {
+    char full[PATH_MAX];
+    if (control->fault != READ_ONLY || !absolute(dir, path, full)) return 0;
+    errno = EROFS;
+    return 1;
+}
+
+int faccessat(int dir, const char *path, int mode, int flags) {
+    if ((mode & W_OK) && is_read_only(dir, path)) return -1;
+    return REAL(int, "faccessat", int, const char *, int, int)(dir, path, mode, flags);
+}
+int access(const char *path, int mode) {
+    if ((mode & W_OK) && is_read_only(AT_FDCWD, path)) return -1;
+    return REAL(int, "access", const char *, int)(path, mode);
+}
+int mkdir(const char *path, mode_t mode) {
+    if (is_read_only(AT_FDCWD, path)) return -1;
+    return REAL(int, "mkdir", const char *, mode_t)(path, mode);
+}
+
 static int logged_open(int dir, const char *path, int flags, mode_t mode) {
     int (*real)(int, const char *, int, ...) = (int (*)(int, const char *, int, ...))dlsym(RTLD_NEXT, "openat");
     char full[PATH_MAX];
+    if ((flags & (O_ACCMODE | O_CREAT)) && is_read_only(dir, path)) return -1;
     if (!(flags & (O_CREAT | O_TRUNC)) || !absolute(dir, path, full)) return real(dir, path, flags, mode);
     struct stat before;
     int is_new = fstatat(dir, path, &before, 0) != 0;

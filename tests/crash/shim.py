@@ -26,6 +26,7 @@ class Fault(IntEnum):
     IO_ERROR = 2
     INTERRUPTED = 3
     SHORT_WRITE = 4
+    READ_ONLY = 5  # every call that opens for writing, from now on
 
 
 class On(IntFlag):

@@ -144,5 +144,3 @@ def _check(record: Record, found: Found) -> None:
     found.tokens[token] += 1
     if text != filler(token):
         found.problems.append(f"wrong bytes: {record.kind} {record.key}")
-
-

@@ -152,3 +152,15 @@ def test_what_comes_back_for_a_sealed_run_is_kept_aside(tmp_path: Path) -> None:
     store.append([], end=RunEnd(run.key, "completed", 1, "00" * 32, 1))
     assert recover(store, folder) == Recovered(1, 1, 1)
     assert [path.name for path in folder.iterdir()] == ["a.refused"]
+
+
+def test_a_spool_that_could_not_be_made_can_be_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_self: Path, _target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", refuse)
+        with pytest.raises(OSError, match="No space"):
+            Spool(tmp_path / "spool", "me")
+    assert list((tmp_path / "spool").iterdir()) == []
+    Spool(tmp_path / "spool", "me").close()

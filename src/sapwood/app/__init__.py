@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from functools import partial
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sapwood.clock import KeyFactory, now_ms
-from sapwood.errors import WrongStore
+from sapwood.errors import StoreUnwritable, WrongStore
 from sapwood.ports import ArtifactStore, Clock, Entropy
 from sapwood.runtime.recorder import Recorder
 from sapwood.runtime.recovery import recover
@@ -25,11 +26,16 @@ if TYPE_CHECKING:
 
 MEMORY = "memory:"
 
+logger = logging.getLogger("sapwood.app")
+
 
 def open_store(
     url: str | os.PathLike[str], *, clock: Clock = now_ms, entropy: Entropy = os.urandom, create: bool = True
 ) -> Store:
-    """Open the store at `url`: a file, or `memory:`. What killed processes left in their spools is stored first."""
+    """Open the store at `url`: a file, or `memory:`. What killed processes left in their spools is stored first.
+
+    While the file cannot be written, that waits in the spools; the store can be read.
+    """
     keys = KeyFactory(clock, entropy)
     name = os.fspath(url)
     if name == MEMORY:
@@ -41,7 +47,7 @@ def open_store(
     sqlite = _open_sqlite(name, create)
     folder = spool_folder(sqlite.location)
     try:
-        recover(sqlite, folder)
+        _recover(sqlite, folder)
         return _store(sqlite, folder, keys, clock)
     except BaseException:
         sqlite.close()
@@ -54,6 +60,13 @@ def load_templates(store: Store, project: Path, roots: Iterable[str] = ()) -> Lo
     loaded = load_files(store.templates, store.artifacts, standard_roots(project, roots))
     record_refusals(store.artifacts, store.keys, loaded.refused, project)
     return loaded
+
+
+def _recover(artifacts: ArtifactStore, folder: Path) -> None:
+    try:
+        recover(artifacts, folder)
+    except StoreUnwritable as error:  # a full disk or a read-only file can still be read
+        logger.error("what a killed process left in %s stays there for now: %s", folder, error)
 
 
 def spool_folder(location: str) -> Path:

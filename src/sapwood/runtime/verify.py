@@ -19,7 +19,6 @@ from sapwood.errors import SapwoodError
 from sapwood.ports import Reader, Templates
 from sapwood.runtime.gate import judge
 
-
 SAID_BEFORE_THE_RESULT: Final = ("Report", "Note", "Log")
 
 

@@ -41,11 +41,33 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Any
         _create(path)
     elif not path.exists():
         raise NotFound(f"store {path}", "sapwood.open() and sapwood run create one")
+    if read_only:
+        return _connect_read_only(path)
     with typed_errors(str(path)):
-        flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
-        connection = apsw.Connection(str(path), flags=flags)
-        connection.set_busy_timeout(int(BUSY_TIMEOUT_S * 1000))
-        return connection
+        return _waiting(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE))
+
+
+def _connect_read_only(path: Path) -> Any:
+    """Where nothing can be written SQLite cannot share a log; a file without one is read as it is."""
+    import apsw
+
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        connection.execute("select count(*) from sqlite_schema").fetchone()
+        return _waiting(connection)
+    except apsw.CantOpenError:
+        connection.close()
+    log = Path(f"{path}-wal")
+    if log.exists() and log.stat().st_size:
+        raise StoreUnwritable(str(path), "part of it is in its -wal file; copy both to where they can be written")
+    with typed_errors(str(path)):
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        return _waiting(apsw.Connection(f"{path.as_uri()}?immutable=1", flags=flags))
+
+
+def _waiting(connection: Any) -> Any:
+    connection.set_busy_timeout(int(BUSY_TIMEOUT_S * 1000))
+    return connection
 
 
 def choose_journal(version: tuple[int, ...]) -> str:
