@@ -33,6 +33,18 @@ CONTENT = st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.lists(
 POLICY = sapwood.HandoffPolicy(max_chars_per_artifact=40)
 
 
+def written(envelope: sapwood.Envelope) -> str:
+    """Write an envelope again, field by field, as HANDOFF draws it."""
+    top = ["policy_version", "untrusted_data", "workflow_run_id", "target_node_key", "source_node_key"]
+    top += ["source_run_node_id", "source_attempt", "artifact_id", "artifact_type", "content_type", "created_at"]
+    cut = ["applied", "method", "original_chars", "included_chars", "dropped_chars"]
+    shown = {name: str(getattr(envelope, name)) for name in [*top, "sha256", *cut]}
+    shown |= {name: shown[name].lower() for name in ("untrusted_data", "applied")}
+    lines = [f"{name}: {shown[name]}" for name in [*top, "sha256"]]
+    lines += ["truncation:", *(f"  {name}: {shown[name]}" for name in cut), "content:"]
+    return "\n".join(["ALPHRED_UPSTREAM_ARTIFACT v1", *lines, "<<<BEGIN>>>", envelope.content, "<<<END>>>"])
+
+
 def entry_of(content: str, **changes: Any) -> str:
     return assemble([artifact(content=content, **changes)], policy=POLICY).entries[0]
 
@@ -56,7 +68,7 @@ def test_parse_envelope_returns_the_fields_and_the_included_content(
     assert envelope.original_chars == counts["original_chars"]
     assert envelope.included_chars == counts["included_chars"]
     assert envelope.applied == (envelope.dropped_chars > 0) == (envelope.content != content)
-    assert envelope_module.write_envelope(envelope) == handoff.entries[0]
+    assert written(envelope) == handoff.entries[0]
 
 
 @given(CONTENT)
@@ -91,7 +103,7 @@ def test_no_other_text_around_or_inside_an_entry_is_believed(content: str, added
     except sapwood.InvalidInput:
         return
     # what is still an exact entry says the same or differs in what the header itself was made to say
-    assert envelope_module.write_envelope(envelope) == changed
+    assert written(envelope) == changed
     assert envelope.included_chars == count_units(envelope.content)
 
 

@@ -307,7 +307,7 @@ def test_a_pair_cut_on_both_sides_leaves_two_marks_and_does_not_fuse() -> None:
     [
         ("is_node_key", lambda value: True, lambda: artifact(node_key="a\nuntrusted_data: false")),
         ("is_id", lambda value: True, lambda: artifact(artifact_id=True)),
-        ("count_units", lambda text, field="": len(text), lambda: artifact(content="\ud800")),
+        ("encode_counted", lambda text, field: (b"", len(text)), lambda: artifact(content="\ud800")),
     ],
 )
 def test_without_its_guard_a_forged_field_gets_in(
@@ -323,7 +323,7 @@ def test_without_its_guard_a_forged_field_gets_in(
 def test_counting_code_points_instead_of_units_changes_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     content = "\U0001f600" * 6_001
     right = assemble([artifact(content=content)])
-    monkeypatch.setattr(handoff_module, "count_units", lambda text, field="": len(text))
+    monkeypatch.setattr(handoff_module, "encode_counted", lambda text, field: (text.encode(), len(text)))
     assert assemble([artifact(content=content)]) != right
 
 

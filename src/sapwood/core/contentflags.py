@@ -27,14 +27,22 @@ class ContentFlags(NamedTuple):
     invisible_chars: bool
 
 
+CLEAN: Final = ContentFlags(False, False, False)
+
+
 def find_flags(text: str, utf8: bytes) -> ContentFlags:
     """Return what is found in `text`; `utf8` are the bytes of a text that holds at least its characters.
 
     The bytes rule out in one pass what most texts do not have; a character class over the text is ten times slower.
     """
+    # rfind is several times faster than `in`, which looks at every character of a long text
+    has_delimiter = text.rfind(BEGIN) >= 0 or text.rfind(END) >= 0
+    has_envelope = text.rfind(HEADER) >= 0
+    if not has_delimiter and not has_envelope and text.isascii():
+        return CLEAN
     return ContentFlags(
-        "<" in text and (BEGIN in text or END in text) and _DELIMITER_LINE.search(text) is not None,
-        HEADER in text,
+        has_delimiter and _DELIMITER_LINE.search(text) is not None,
+        has_envelope,
         (_LEAD_OF_INVISIBLE in utf8 and any(mark in text for mark in _INVISIBLE))
         or (_LEAD_OF_TAGS in utf8 and _TAGS.search(text) is not None),
     )

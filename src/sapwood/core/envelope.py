@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sapwood.core.instants import find_instant
 from sapwood.core.integers import MAX_ID
 from sapwood.core.lengths import Cut, count_units
 from sapwood.core.nodekey import NODE_KEY
 from sapwood.errors import InvalidEnvelope
+
+if TYPE_CHECKING:
+    from sapwood.core.handoff import UpstreamArtifact
 
 HEADER: Final = "ALPHRED_UPSTREAM_ARTIFACT v"
 BEGIN: Final = "<<<BEGIN>>>"
@@ -79,16 +82,15 @@ class Envelope:
     untrusted_data: bool = True
 
 
-def write_envelope(envelope: Envelope) -> str:
-    """Return the exact text of a context entry."""
-    e = envelope
+def write_envelope(source: UpstreamArtifact, cut: Cut, digest: str, workflow_run_id: int, target_node_key: str) -> str:
+    """Return the exact text of a report's context entry, in one piece, so that a long content is copied once."""
     return (
-        f"{HEADER}1\npolicy_version: {e.policy_version}\nuntrusted_data: true\n"
-        f"workflow_run_id: {e.workflow_run_id}\ntarget_node_key: {e.target_node_key}\n"
-        f"source_node_key: {e.source_node_key}\nsource_run_node_id: {e.source_run_node_id}\n"
-        f"source_attempt: {e.source_attempt}\nartifact_id: {e.artifact_id}\nartifact_type: {e.artifact_type}\n"
-        f"content_type: {e.content_type}\ncreated_at: {e.created_at}\nsha256: {e.sha256}\n"
-        f"{write_content(Cut(e.content, e.original_chars, e.included_chars))}"
+        f"{HEADER}1\npolicy_version: 1\nuntrusted_data: true\n"
+        f"workflow_run_id: {workflow_run_id}\ntarget_node_key: {target_node_key}\n"
+        f"source_node_key: {source.node_key}\nsource_run_node_id: {source.run_node_id}\n"
+        f"source_attempt: {source.attempt}\nartifact_id: {source.artifact_id}\nartifact_type: report\n"
+        f"content_type: {source.content_type}\ncreated_at: {source.created_at}\nsha256: {digest}\n"
+        f"{write_truncation(cut)}{cut.text}\n{END}"
     )
 
 
@@ -97,13 +99,14 @@ def parse_envelope(text: str) -> Envelope:
     return Envelope(**read_entry(_HEADER_LINES, text))
 
 
-def write_content(cut: Cut) -> str:
-    """Return the truncation lines and the content between its delimiters, as every kind of entry ends."""
-    applied, method = ("true", "head_tail") if cut.dropped_chars else ("false", "none")
+def write_truncation(cut: Cut) -> str:
+    """Return the lines before the content, as every kind of entry has them: the counts and the first delimiter."""
+    _, original, included = cut
+    applied, method = ("true", "head_tail") if included < original else ("false", "none")
     return (
-        f"truncation:\n  applied: {applied}\n  method: {method}\n  original_chars: {cut.original_chars}\n"
-        f"  included_chars: {cut.included_chars}\n  dropped_chars: {cut.dropped_chars}\n"
-        f"content:\n{BEGIN}\n{cut.text}\n{END}"
+        f"truncation:\n  applied: {applied}\n  method: {method}\n  original_chars: {original}\n"
+        f"  included_chars: {included}\n  dropped_chars: {original - included}\n"
+        f"content:\n{BEGIN}\n"
     )
 
 

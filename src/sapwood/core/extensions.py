@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from sapwood.core.envelope import ID_PATTERN, INSTANT_PATTERN, TRUNCATION_PATTERN, read_entry, write_content
+from sapwood.core.envelope import END, ID_PATTERN, INSTANT_PATTERN, TRUNCATION_PATTERN, read_entry, write_truncation
 from sapwood.core.instants import find_instant
 from sapwood.core.integers import is_id, is_integer
-from sapwood.core.lengths import Cut, count_units, head_tail, shorten
+from sapwood.core.lengths import Cut, encode_counted, head_tail, shorten
 from sapwood.core.nodekey import NODE_KEY, is_node_key
 from sapwood.errors import InvalidHandoff
 
@@ -53,15 +53,17 @@ class Extension:
     created_at: str
     content: str
     max_chars: int
+    chars: int = field(init=False, repr=False, compare=False)
+    utf8: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
             raise InvalidHandoff("extension", self.name, f"one of {', '.join(NAMES)}")
         if not is_node_key(self.source_node_key):
             raise InvalidHandoff("source_node_key", self.source_node_key, f"a node key, {NODE_KEY.pattern}")
-        for field in ("source_run_node_id", "source_attempt"):
-            if not is_id(getattr(self, field)):
-                raise InvalidHandoff(field, getattr(self, field), "a positive integer below 2**63")
+        for name in ("source_run_node_id", "source_attempt"):
+            if not is_id(getattr(self, name)):
+                raise InvalidHandoff(name, getattr(self, name), "a positive integer below 2**63")
         instant = find_instant(self.created_at)
         if instant is None:
             raise InvalidHandoff("created_at", self.created_at, "an ISO 8601 instant with its zone")
@@ -70,7 +72,9 @@ class Extension:
             raise InvalidHandoff("max_chars", self.max_chars, "an integer of 0 or more")
         if not isinstance(self.content, str):
             raise InvalidHandoff("content", self.content, "text")
-        count_units(self.content, "content")
+        data, chars = encode_counted(self.content, "content")
+        object.__setattr__(self, "utf8", data)
+        object.__setattr__(self, "chars", chars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +108,9 @@ class ExtensionPolicy:
     max_join_line_chars: int = 240
 
     def __post_init__(self) -> None:
-        for field in self.__slots__:
-            if not is_integer(getattr(self, field)) or getattr(self, field) < 0:
-                raise InvalidHandoff(field, getattr(self, field), "an integer of 0 or more")
+        for name in self.__slots__:
+            if not is_integer(getattr(self, name)) or getattr(self, name) < 0:
+                raise InvalidHandoff(name, getattr(self, name), "an integer of 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +125,9 @@ class JoinChild:
     summary: str
 
     def __post_init__(self) -> None:
-        for field in ("node_key", "status"):
-            if not is_node_key(getattr(self, field)):
-                raise InvalidHandoff(field, getattr(self, field), f"a word of the form {NODE_KEY.pattern}")
+        for name in ("node_key", "status"):
+            if not is_node_key(getattr(self, name)):
+                raise InvalidHandoff(name, getattr(self, name), f"a word of the form {NODE_KEY.pattern}")
 
 
 def join_table(children: Iterable[JoinChild], max_line_chars: int) -> str:
@@ -149,7 +153,7 @@ def write_extension(extension: Extension, cut: Cut, digest: str, workflow_run_id
         f"workflow_run_id: {workflow_run_id}\ntarget_node_key: {target_node_key}\n"
         f"source_node_key: {extension.source_node_key}\nsource_run_node_id: {extension.source_run_node_id}\n"
         f"source_attempt: {extension.source_attempt}\ncreated_at: {extension.created_at}\nsha256: {digest}\n"
-        f"{write_content(cut)}"
+        f"{write_truncation(cut)}{cut.text}\n{END}"
     )
 
 
@@ -160,4 +164,4 @@ def parse_extension(text: str) -> ExtensionEnvelope:
 
 def cut_extension(extension: Extension, remaining_chars: int) -> Cut:
     """Return what fits of the extension, by its own bound and by what is left of the total."""
-    return head_tail(extension.content, min(extension.max_chars, remaining_chars))
+    return head_tail(extension.content, min(extension.max_chars, remaining_chars), extension.chars)

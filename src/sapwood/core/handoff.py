@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from sapwood.core.contentflags import ContentFlags, find_flags
-from sapwood.core.envelope import CONTENT_TYPES, Envelope, write_envelope
+from sapwood.core.contentflags import CLEAN, ContentFlags, find_flags
+from sapwood.core.envelope import CONTENT_TYPES, write_envelope
 from sapwood.core.extensions import Extension, cut_extension, write_extension
 from sapwood.core.instants import find_instant
 from sapwood.core.integers import is_id, is_integer
-from sapwood.core.lengths import Cut, count_units, head_tail
+from sapwood.core.lengths import Cut, encode_counted, head_tail
 from sapwood.core.nodekey import NODE_KEY, is_node_key
 from sapwood.errors import InvalidHandoff
 
@@ -25,6 +25,8 @@ ARTIFACT_TYPES: Final = ("report", "note", "log")
 
 _ID = "a positive integer below 2**63"
 _INSTANT = "an ISO 8601 instant with its zone"
+_ARTIFACT_TYPE = f"one of {', '.join(ARTIFACT_TYPES)}"
+_CONTENT_TYPE = f"one of {', '.join(CONTENT_TYPES)}"
 _NODE_KEY = f"a node key, {NODE_KEY.pattern}"
 
 
@@ -50,7 +52,7 @@ ContextHandoffPolicyV1 = HandoffPolicy
 
 @dataclass(frozen=True, slots=True)
 class UpstreamArtifact:
-    """One artifact of a predecessor; `chars` is the length of its content in UTF-16 units."""
+    """One artifact of a predecessor; `chars` is the length of its content in UTF-16 units, `utf8` its bytes."""
 
     run_node_id: int
     node_key: str
@@ -63,17 +65,22 @@ class UpstreamArtifact:
     content: str
     distance: int = 1
     chars: int = field(init=False, repr=False, compare=False)
+    utf8: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("run_node_id", "attempt", "artifact_id", "distance"):
-            _require(is_id(getattr(self, name)), name, getattr(self, name), _ID)
+        _require(is_id(self.run_node_id), "run_node_id", self.run_node_id, _ID)
+        _require(is_id(self.attempt), "attempt", self.attempt, _ID)
+        _require(is_id(self.artifact_id), "artifact_id", self.artifact_id, _ID)
+        _require(is_id(self.distance), "distance", self.distance, _ID)
         _require(is_integer(self.sequence_index), "sequence_index", self.sequence_index, "an integer")
         _require(is_node_key(self.node_key), "node_key", self.node_key, _NODE_KEY)
-        for name, allowed in (("artifact_type", ARTIFACT_TYPES), ("content_type", CONTENT_TYPES)):
-            _require(getattr(self, name) in allowed, name, getattr(self, name), f"one of {', '.join(allowed)}")
+        _require(self.artifact_type in ARTIFACT_TYPES, "artifact_type", self.artifact_type, _ARTIFACT_TYPE)
+        _require(self.content_type in CONTENT_TYPES, "content_type", self.content_type, _CONTENT_TYPE)
         _require(isinstance(self.content, str), "content", self.content, "text")
         object.__setattr__(self, "created_at", _instant("created_at", self.created_at))
-        object.__setattr__(self, "chars", count_units(self.content, "content"))
+        data, chars = encode_counted(self.content, "content")
+        object.__setattr__(self, "utf8", data)
+        object.__setattr__(self, "chars", chars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +130,8 @@ def assemble_handoff(
     extras = _place_extensions(extensions, policy.max_context_chars_total)
     used_chars = sum(extra.cut.included_chars for extra in extras)
     placement = _place_reports(candidates, policy, policy.max_context_chars_total - used_chars)
-    entries = [_report_entry(one, workflow_run_id, target_node_key) for one in placement.included]
-    entries += [write_extension(e.source, e.cut, e.sha256, workflow_run_id, target_node_key) for e in extras]
+    entries = [write_envelope(*one[:3], workflow_run_id, target_node_key) for one in placement.included]
+    entries += [write_extension(*one[:3], workflow_run_id, target_node_key) for one in extras]
     manifest = {
         **_manifest_of_reports(placement),
         "no_eligible_artifact_types": bool(in_scope) and not candidates,
@@ -181,57 +188,34 @@ def _place_reports(candidates: list[UpstreamArtifact], policy: HandoffPolicy, re
 
 
 def _included(source: Source, cut: Cut) -> _Included[Source]:
-    utf8 = source.content.encode()
-    return _Included(source, cut, sha256(utf8).hexdigest(), find_flags(cut.text, utf8))
-
-
-def _report_entry(one: _Included[UpstreamArtifact], workflow_run_id: int, target_node_key: str) -> str:
-    artifact, cut = one.source, one.cut
-    return write_envelope(
-        Envelope(
-            workflow_run_id=workflow_run_id,
-            target_node_key=target_node_key,
-            source_node_key=artifact.node_key,
-            source_run_node_id=artifact.run_node_id,
-            source_attempt=artifact.attempt,
-            artifact_id=artifact.artifact_id,
-            content_type=artifact.content_type,
-            created_at=artifact.created_at,
-            sha256=one.sha256,
-            applied=cut.dropped_chars > 0,
-            method="head_tail" if cut.dropped_chars else "none",
-            original_chars=cut.original_chars,
-            included_chars=cut.included_chars,
-            dropped_chars=cut.dropped_chars,
-            content=cut.text,
-        )
-    )
+    return _Included(source, cut, sha256(source.utf8).hexdigest(), find_flags(cut.text, source.utf8))
 
 
 def _manifest_of_reports(placement: _Placement) -> dict[str, Any]:
     included, dropped, is_overflow = placement
+    entries = [
+        {"artifact_id": one.source.artifact_id, "run_node_id": one.source.run_node_id, **_counts(one.cut)}
+        for one in included
+    ]
+    flagged = [one for one in included if one.flags is not CLEAN]
+    cut_chars = sum(entry["dropped_chars"] for entry in entries)
     return {
         "context_policy_version": POLICY_VERSION,
-        "included_artifact_ids": [one.source.artifact_id for one in included],
+        "included_artifact_ids": [entry["artifact_id"] for entry in entries],
         "included_source_node_keys": [one.source.node_key for one in included],
-        "included_source_run_node_ids": [one.source.run_node_id for one in included],
+        "included_source_run_node_ids": [entry["run_node_id"] for entry in entries],
         "included_sha256": [one.sha256 for one in included],
         "included_count": len(included),
-        "included_chars_total": sum(one.cut.included_chars for one in included),
-        "entries": [
-            {"artifact_id": one.source.artifact_id, "run_node_id": one.source.run_node_id, **_counts(one.cut)}
-            for one in included
-        ],
-        "truncated_artifact_ids": [one.source.artifact_id for one in included if one.cut.dropped_chars],
+        "included_chars_total": sum(entry["included_chars"] for entry in entries),
+        "entries": entries,
+        "truncated_artifact_ids": [entry["artifact_id"] for entry in entries if entry["dropped_chars"]],
         "dropped_artifact_ids": [artifact.artifact_id for artifact in dropped],
-        "dropped_chars_total": sum(one.cut.dropped_chars for one in included)
-        + sum(artifact.chars for artifact in dropped),
+        "dropped_chars_total": cut_chars + sum(artifact.chars for artifact in dropped),
         "budget_overflow": is_overflow,
         "missing_upstream_artifacts": not included,
-        **{
-            flag: [one.source.artifact_id for one in included if getattr(one.flags, flag)]
-            for flag in ContentFlags._fields
-        },
+        "delimiter_in_content": [one.source.artifact_id for one in flagged if one.flags.delimiter_in_content],
+        "envelope_in_content": [one.source.artifact_id for one in flagged if one.flags.envelope_in_content],
+        "invisible_chars": [one.source.artifact_id for one in flagged if one.flags.invisible_chars],
     }
 
 
@@ -248,11 +232,8 @@ def _manifest_of_extension(extra: _Included[Extension]) -> dict[str, Any]:
 
 
 def _counts(cut: Cut) -> dict[str, int]:
-    return {
-        "original_chars": cut.original_chars,
-        "included_chars": cut.included_chars,
-        "dropped_chars": cut.dropped_chars,
-    }
+    _, original, included = cut
+    return {"original_chars": original, "included_chars": included, "dropped_chars": original - included}
 
 
 def _instant(name: str, value: object) -> str:

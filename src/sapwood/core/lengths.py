@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from sapwood.core.hashing import utf8
 from sapwood.errors import InvalidText
 
 REPLACEMENT: Final = "\ufffd"
+_LEADS_OF_PAIRS: Final = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")  # UTF-8 of what takes two units in UTF-16
 
 
 class Cut(NamedTuple):
@@ -32,6 +34,14 @@ def count_units(text: str, field: str = "text") -> int:
         return len(text.encode("utf-16-le")) // 2
     except UnicodeEncodeError as error:
         raise InvalidText(field, error.start) from None
+
+
+def encode_counted(text: str, field: str) -> tuple[bytes, int]:
+    """Return `text` as UTF-8 and its length in UTF-16 units; raise InvalidText as `count_units` does."""
+    data = utf8(text, field)
+    if len(data) == len(text):
+        return data, len(text)
+    return data, len(text) + sum(data.count(lead) for lead in _LEADS_OF_PAIRS if lead in data)
 
 
 def head_tail(text: str, limit: int, units: int | None = None) -> Cut:
