@@ -25,7 +25,8 @@ from sapwood.core.verdicts import Verdict, judge
 from sapwood.errors import NotFound
 from sapwood.ingest.beneath import Blocked
 from sapwood.ingest.checks import DEFAULT_VALIDATORS, Validators, check_landed, save_checks
-from sapwood.ingest.ingest import Ingested, ingest, instant, raise_if_asked, with_outcome
+from sapwood.ingest.hooks import IngestHooks, Origin
+from sapwood.ingest.ingest import Ingested, instant, raise_if_asked, with_outcome
 from sapwood.ingest.recorded import artifacts_of
 from sapwood.ingest.staging import Draft
 from sapwood.ingest.undo import is_undone, undo_manifest, undone_paths
@@ -109,8 +110,9 @@ class _Job:
 
     def run(self, run_id: str) -> tuple[Ingested, list[dict[str, Any]]]:
         """Write the files, and look at them with the validators."""
-        source = Source(run_id, NODE, "cli", "unknown", self.name)
-        done = ingest(self.document, Project(self.project), source, self.rules)
+        hooks = IngestHooks(self.project, self.rules, is_on_for_text=True)
+        done = hooks.after_text(self.document, self.name, Origin(run_id, NODE))
+        assert done is not None  # it is on, and the run is new
         checks = check_landed(done, self.project, self.validators)
         if checks and done.manifest_path:
             with suppress(Blocked, OSError), Project(self.project) as opened:
