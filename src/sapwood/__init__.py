@@ -66,6 +66,7 @@ from sapwood.errors import (
     RunSealed,
     SapwoodError,
     ScopeEnded,
+    SpawnRefused,
     StoreBusy,
     StoreClosed,
     StoreDamaged,
@@ -83,7 +84,6 @@ from sapwood.errors import (
     UndeclaredVariable,
     UndefinedValue,
     UnknownTokenizer,
-    UnsupportedNode,
     WrongStore,
 )
 from sapwood.ingest.ingest import ingest_document
@@ -150,6 +150,7 @@ __all__ = [
     "RunSealed",
     "SapwoodError",
     "ScopeEnded",
+    "SpawnRefused",
     "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
@@ -171,7 +172,6 @@ __all__ = [
     "UndeclaredVariable",
     "UndefinedValue",
     "UnknownTokenizer",
-    "UnsupportedNode",
     "UpstreamArtifact",
     "WrongStore",
     "__version__",

@@ -40,8 +40,8 @@ class Control:
 
     def answer(self, run: str, node: str, answer: str, who: str) -> bool:
         """Answer the gate's open attempt; tell whether this was the first answer."""
-        plan, history = self._histories.plan(run), self._histories.load(run)
-        gate = next((one for one in plan.workflow.nodes if one.key == node), None)
+        history = self._histories.load(run)
+        gate = history.node(node) if node in history.homes else None
         tried = history.attempts.get(node, [])
         if not isinstance(gate, GateNode) or not tried or tried[-1].result is not None:
             raise NotFound(f"an open question at node {node} of run {run}")

@@ -12,8 +12,9 @@ from typing import Final
 
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.provider import ProviderResult
+from sapwood.core.workflow import SpawnNode, WorkflowNode
 from sapwood.errors import SapwoodError
-from sapwood.runtime.history import CANCEL, OF_RUN, Histories
+from sapwood.runtime.history import CANCEL, OF_RUN, Histories, History
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.node_kinds import perform
 from sapwood.runtime.products import add_products
@@ -37,14 +38,19 @@ class Executor:
         self._histories = Histories(world.store.artifacts)
 
     async def route(self, run: str, running: Sequence[str]) -> list[str]:
-        history = await asyncio.to_thread(self._histories.load, run)
-        if history.is_cancelled or history.is_paused:
-            return []
-        for node, state in history.progress.state.nodes.items():
-            if state.status == "skipped" and (node, state.visits) not in history.pruned:
-                await shielded(self.journal.prune, self._histories.plan(run), node, state.visits)
-        ready = [f"{node}.{history.next_attempt(node)}" for node in history.progress.ready]
-        return [visit for visit in ready if visit not in running]
+        plan = self._histories.plan(run)
+        while True:
+            history = await asyncio.to_thread(self._histories.load, run)
+            if history.is_cancelled or history.is_paused:
+                return []
+            for node, visits in history.skipped:
+                if (node, visits) not in history.pruned:
+                    await shielded(self.journal.prune, plan, history, node, visits)
+            ready, unopened = _ready(history)
+            if not unopened:
+                return [visit for visit in ready if visit not in running]
+            for node in unopened:
+                await shielded(self.journal.open_attempt, plan, history, node, history.next_attempt(node))
 
     async def claim(self, run: str, node: str, attempt: int) -> float:
         history = await asyncio.to_thread(self._histories.load, run)
@@ -100,3 +106,20 @@ class Executor:
     def _is_cancelled(self, run: ArtifactKey) -> bool:
         with self.world.store.artifacts.read() as reader:
             return reader.find_claim(run, OF_RUN, 0, 0, CANCEL) is not None
+
+
+def _ready(history: History) -> tuple[list[str], list[str]]:
+    """Return the visits that may be at work now, and the nodes that must first open the graph inside them.
+
+    A node with a graph inside is itself called last, when everything in there has ended.
+    """
+    ready, unopened = [], []
+    for level in history.levels.values():
+        for key in level.progress.ready[: level.frame.parallel]:
+            inside = history.levels.get(key)
+            tries = history.open_tries(key)
+            if isinstance(level.workflow.node(key), SpawnNode | WorkflowNode) and (not tries or tries[-1].result):
+                unopened.append(key)
+            elif inside is None or inside.progress.is_finished:
+                ready.append(f"{key}.{history.next_attempt(key)}")
+    return ready, unopened

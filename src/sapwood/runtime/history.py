@@ -12,19 +12,28 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sapwood.core.artifacts import AgentExecutionArtifacts, AgentRequest, AgentResult, Input, PreviousTry
+from sapwood.core.artifacts import (
+    AgentExecutionArtifacts,
+    AgentRequest,
+    AgentRequests,
+    AgentResult,
+    Input,
+    PreviousTry,
+)
 from sapwood.core.codec import from_record
 from sapwood.core.config import ExecutionConfig
-from sapwood.core.enrichment import Past
+from sapwood.core.enrichment import PARENT_TYPES, Past, request_type
+from sapwood.core.frames import Frame, fan_out, sub_workflow
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.routing import Selection
 from sapwood.core.schedule import Progress, begin, finish, start
-from sapwood.core.workflow import Workflow, workflow_from_dict
+from sapwood.core.workflow import Node, SpawnNode, Workflow, WorkflowNode, workflow_from_dict
 from sapwood.errors import NotFound
 from sapwood.ports import ArtifactStore, Claim, Reader
 
-REQUEST, DELIVERY, RESULT, REPORT, PRUNED = "request", "delivery", "result", "report", "pruned"
+REQUEST, DISPATCH, DELIVERY, RESULT, REPORT = "request", "dispatch", "delivery", "result", "report"
+PRUNED = "pruned"
 CANCEL, PAUSE, RESUME, ANSWER, GOAL = "cancel", "pause", "resume", "answer", "goal"
 A = TypeVar("A", bound=Artifact)
 OF_RUN = ""  # the node of facts that belong to the whole run
@@ -43,12 +52,16 @@ class Plan:
 
 @dataclass(slots=True)
 class Attempt:
-    """One try of a node: its request, how many deliveries it had, and its result once there is one."""
+    """One try of a node: its request, how many deliveries it had, and its result once there is one.
+
+    `dispatch` is the container of the requests that it fanned out.
+    """
 
     node: str
     number: int
     request: ArtifactKey
     run_node_id: int
+    dispatch: ArtifactKey | None = None
     deliveries: dict[int, ArtifactKey] = field(default_factory=dict)
     result_key: ArtifactKey | None = None
     report_key: ArtifactKey | None = None
@@ -82,36 +95,84 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """One graph of the run and where it stands. Requests of its nodes stand below `opener`, if it has one."""
+
+    frame: Frame
+    progress: Progress
+    opener: ArtifactKey | None = None
+
+    @property
+    def workflow(self) -> Workflow:
+        return self.frame.workflow
+
+
+@dataclass(frozen=True, slots=True)
 class History:
-    """Where a run stands: its attempts by node, the state of its graph, and what people asked for."""
+    """Where a run stands: its attempts by node, the state of its graphs, and what people asked for.
+
+    `levels` are the graphs that are open now, by the node that opened them; the workflow itself is that of no node.
+    `homes` names the level of each node.
+    """
 
     attempts: dict[str, list[Attempt]]
-    progress: Progress
+    levels: dict[str, Level]
+    homes: dict[str, str]
     is_cancelled: bool
     is_paused: bool
     pruned: frozenset[tuple[str, int]]
 
+    @property
+    def progress(self) -> Progress:
+        """Return where the workflow itself stands."""
+        return self.levels[OF_RUN].progress
+
+    @property
+    def skipped(self) -> list[tuple[str, int]]:
+        """Return the nodes that nothing selected, each with its visits before that."""
+        return [
+            (key, state.visits)
+            for level in self.levels.values()
+            for key, state in level.progress.state.nodes.items()
+            if state.status == "skipped"
+        ]
+
+    def level_of(self, node: str) -> Level:
+        """Return the graph that a node belongs to; a node of no open graph is a KeyError."""
+        return self.levels[self.homes[node]]
+
+    def node(self, key: str) -> Node:
+        return self.level_of(key).workflow.node(key)
+
     def next_attempt(self, node: str) -> int:
         """Return the attempt a ready node is at: the open one, or the one after the last."""
-        tried = self.attempts.get(node, [])
-        return tried[-1].number if tried and tried[-1].result is None else len(tried) + 1
+        tries = self.open_tries(node)
+        is_open = bool(tries) and tries[-1].result is None
+        return tries[-1].number if is_open else len(self.attempts.get(node, [])) + 1
 
     def open_tries(self, node: str) -> list[Attempt]:
         """Return the tries of the node's present visit, those that have ended included."""
         tries: list[Attempt] = []
-        for attempt in self.attempts.get(node, []):
+        for attempt in self.attempts_here(node):
             tries.append(attempt)
             if attempt.ends_visit:
                 tries = []
         return tries
 
+    def attempts_here(self, node: str) -> list[Attempt]:
+        """Return the node's attempts within its present graph; a fan-out that is repeated starts its children anew."""
+        opener = self.level_of(node).opener
+        tried = self.attempts.get(node, [])
+        return tried if opener is None else [one for one in tried if one.request.parent == opener]
+
     def past(self, plan: Plan, node: str) -> Past:
         """Return what enrichment needs to know for the next request of `node`."""
+        asks = request_type(node) in PARENT_TYPES
         return Past(
             run_id=plan.run.text,
             agents=plan.agents,
-            opener=None,
-            requests={other: [one.request for one in tried] for other, tried in self.attempts.items()},
+            opener=self.level_of(node).opener,
+            requests={key: [one.request for one in tried] for key, tried in self.attempts.items()} if asks else {},
             tries=[one.as_previous for one in self.attempts.get(node, [])],
         )
 
@@ -127,7 +188,8 @@ class Histories:
         self._plans: dict[str, Plan] = {}
         self._results: dict[ArtifactKey, AgentResult] = {}
         self._node_ids: dict[tuple[ArtifactKey, str], int] = {}
-        self._played: dict[str, tuple[frozenset[ArtifactKey], Progress]] = {}
+        self._frames: dict[ArtifactKey, Frame] = {}
+        self._played: dict[ArtifactKey, tuple[frozenset[ArtifactKey], Progress]] = {}
         self._lock = threading.Lock()
 
     def plan(self, run: str) -> Plan:
@@ -141,6 +203,7 @@ class Histories:
             attempts: dict[str, list[Attempt]] = {}
             of_run = {CANCEL: 0, PAUSE: 0, RESUME: 0}
             pruned = set()
+            dispatched: dict[tuple[str, int], ArtifactKey] = {}
             claims = reader.list_claims(plan.run)
             for claim in claims:  # by node, attempt, delivery, role: a delivery-0 request first
                 if claim.node == OF_RUN:
@@ -150,6 +213,8 @@ class Histories:
                 elif claim.role == REQUEST:
                     number = self._run_node_id(reader, plan.run, claim)
                     attempts.setdefault(claim.node, []).append(Attempt(claim.node, claim.attempt, claim.key, number))
+                elif claim.role == DISPATCH:
+                    dispatched[claim.node, claim.attempt] = claim.key
                 elif claim.role == DELIVERY:
                     attempts[claim.node][-1].deliveries[claim.delivery] = claim.key
             for claim in claims:
@@ -159,32 +224,79 @@ class Histories:
                         attempt.report_key = claim.key
                     else:
                         attempt.result_key, attempt.result = claim.key, self._result(reader, claim.key)
+            for (node, number), container in dispatched.items():
+                attempts[node][number - 1].dispatch = container
+            levels: dict[str, Level] = {}
+            self._open_levels(reader, plan, OF_RUN, Frame(plan.workflow, plan.inputs), None, attempts, levels)
         return History(
             attempts,
-            self._play_back(plan, attempts),
+            levels,
+            {node.key: name for name, level in levels.items() for node in level.workflow.nodes},
             of_run[CANCEL] > 0,
             of_run[PAUSE] > of_run[RESUME],
             frozenset(pruned),
         )
 
-    def _play_back(self, plan: Plan, attempts: dict[str, list[Attempt]]) -> Progress:
+    def _open_levels(
+        self,
+        reader: Reader,
+        plan: Plan,
+        name: str,
+        frame: Frame,
+        opener: ArtifactKey | None,
+        attempts: dict[str, list[Attempt]],
+        levels: dict[str, Level],
+    ) -> None:
+        """Add the level of this frame, and those that its open attempts have opened inside it."""
+        here = [
+            one
+            for node in frame.workflow.nodes
+            for one in attempts.get(node.key, [])
+            if opener is None or one.request.parent == opener
+        ]
+        levels[name] = Level(frame, self._play_back(opener or plan.run, frame.workflow, here), opener)
+        for one in here:
+            node = frame.workflow.node(one.node)
+            if one.result is None and isinstance(node, SpawnNode | WorkflowNode):
+                inside = self._frame(reader, frame, node, one)
+                if inside is not None:
+                    below = one.dispatch or one.request
+                    self._open_levels(reader, plan, one.node, inside, below, attempts, levels)
+
+    def _frame(self, reader: Reader, outer: Frame, node: SpawnNode | WorkflowNode, attempt: Attempt) -> Frame | None:
+        """Return the graph that an attempt opened, as it was recorded then; None if it could not open one."""
+        if attempt.request not in self._frames:
+            made: Frame | None = None
+            if isinstance(node, WorkflowNode):
+                request = load_artifact(reader, attempt.request, AgentRequest).request
+                made = sub_workflow(outer, node, request["inputs"]) if "inputs" in request else None
+            elif attempt.dispatch is not None:
+                container = load_artifact(reader, attempt.dispatch, AgentRequests)
+                assert isinstance(container.names, tuple)
+                made = fan_out(outer, node, container.names, container.items)
+            if made is None:
+                return None
+            self._frames[attempt.request] = made
+        return self._frames[attempt.request]
+
+    def _play_back(self, level: ArtifactKey, workflow: Workflow, attempts: list[Attempt]) -> Progress:
         """Play the finished visits back in the order in which they ended; those played before need no second time.
 
         The state does not depend on the order, so one that ended earlier and was stored later can follow.
         """
-        ended = {one.result_key: one for tried in attempts.values() for one in tried if one.ends_visit}
+        ended = {one.result_key: one for one in attempts if one.ends_visit}
         keys = frozenset(key for key in ended if key is not None)
         with self._lock:
-            seen, progress = self._played.get(plan.run.text) or (frozenset(), begin(plan.workflow))
+            seen, progress = self._played.get(level) or (frozenset(), begin(workflow))
         if not seen <= keys:  # another thread has read on meanwhile; this is the state of an earlier moment
-            seen, progress = frozenset(), begin(plan.workflow)
+            seen, progress = frozenset(), begin(workflow)
         for attempt in sorted((ended[key] for key in keys - seen), key=_end_of):
             selection = attempt.selection
             assert selection is not None
-            progress = finish(plan.workflow, start(progress.state, attempt.node), selection)
+            progress = finish(workflow, start(progress.state, attempt.node), selection)
         with self._lock:
-            if keys > self._played.get(plan.run.text, (frozenset(), progress))[0]:
-                self._played[plan.run.text] = keys, progress
+            if keys > self._played.get(level, (frozenset(), progress))[0]:
+                self._played[level] = keys, progress
         return progress
 
     def _result(self, reader: Reader, key: ArtifactKey) -> AgentResult:

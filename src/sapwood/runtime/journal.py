@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from sapwood.core.artifacts import AgentRequest, AgentResult, Delivery, Log, Report
+from sapwood.core.artifacts import AgentRequest, AgentRequests, AgentResult, Delivery, Log, Report
 from sapwood.core.codec import to_record
 from sapwood.core.enrichment import Outgoing, check_enriched, enrich
 from sapwood.core.event_artifacts import artifact_of_event
@@ -30,6 +30,7 @@ from sapwood.errors import DuplicateClaim, IncompleteRun
 from sapwood.ports import Claim
 from sapwood.runtime.history import (
     DELIVERY,
+    DISPATCH,
     GOAL,
     OF_RUN,
     PRUNED,
@@ -41,6 +42,7 @@ from sapwood.runtime.history import (
     Plan,
     load_artifact,
 )
+from sapwood.runtime.opening import find_opening
 from sapwood.runtime.session import Ids
 from sapwood.runtime.world import Done, Work, World
 
@@ -77,22 +79,30 @@ class Journal:
     # -- what there is once -------------------------------------------------------------------------------------------
 
     def open_attempt(self, plan: Plan, history: History, node: str, number: int) -> None:
-        earlier = history.attempts.get(node, [])
+        """Record the attempt's request, and with it what it fans out or starts inside itself."""
+        level, earlier = history.level_of(node), history.attempts.get(node, [])
+        kind = level.workflow.node(node).kind
+        opening = find_opening(level.workflow.node(node), level, history)
         outgoing = Outgoing(
             node,
             number,
             run_node_id=earlier[0].run_node_id if earlier else self.ids(plan.run).next_node_id(),
             visit=history.visits(node) + 1,
             try_number=len(history.open_tries(node)) + 1,
-            request={"kind": plan.workflow.node(node).kind},
+            request={"kind": kind} if opening.inputs is None else {"kind": kind, "inputs": opening.inputs},
         )
         request = enrich(outgoing, history.past(plan, node), self.keys)
         events = [
-            self.event(NodeAddedEvent, node, node_title=node, node_type=plan.workflow.node(node).kind),
+            self.event(NodeAddedEvent, node, node_title=node, node_type=kind),
             self.event(NodeStatusChangedEvent, node, old_status="pending", new_status="running"),
         ]
-        claim = Claim(plan.run, node, number, 0, REQUEST, request.key)
-        self.claim([request, *self._below(request.key, events)], [claim])
+        artifacts: list[Artifact] = [request, *self._below(request.key, events)]
+        claims = [Claim(plan.run, node, number, 0, REQUEST, request.key)]
+        if opening.items is not None:
+            container = AgentRequests(self.keys.child(request.key), node=node, names=opening.names, items=opening.items)
+            artifacts.append(container)
+            claims.append(Claim(plan.run, node, number, 0, DISPATCH, container.key))
+        self.claim(artifacts, claims)
 
     def open_delivery(self, plan: Plan, history: History, attempt: Attempt) -> Work:
         """Begin a try to do the attempt's work. Raises NotEnriched for a request that lacks its context."""
@@ -104,7 +114,8 @@ class Journal:
         delivery = Delivery(key, delivery=number, interrupted=interrupted)
         self.claim([delivery], [Claim(plan.run, attempt.node, attempt.number, number, DELIVERY, key)])
         attempt.deliveries[number] = key
-        return Work(plan, history, plan.workflow.node(attempt.node), attempt, attempt.run_node_id, key)
+        level = history.level_of(attempt.node)
+        return Work(plan, history, level, level.workflow.node(attempt.node), attempt, attempt.run_node_id, key)
 
     def end_attempt(self, work: Work, done: Done) -> str:
         """Record the attempt's one result, with what routing makes of it; return its status."""
@@ -137,10 +148,11 @@ class Journal:
         self.claim([AgentResult(key, status="cancelled", error="the run was cancelled"), *stopped], [claim])
         return "cancelled"
 
-    def prune(self, plan: Plan, node: str, visits: int) -> None:
+    def prune(self, plan: Plan, history: History, node: str, visits: int) -> None:
         """Record that nothing can select this node any more."""
+        parent = history.level_of(node).opener or plan.agents
         event = self.event(NodePrunedEvent, node, reason="no edge selected it")
-        claim = Claim(plan.run, node, visits, 0, PRUNED, self.keys.child(plan.agents))
+        claim = Claim(plan.run, node, visits, 0, PRUNED, self.keys.child(parent))
         self.claim([artifact_of_event(claim.key, event)], [claim])
 
     def close_run(self, plan: Plan, history: History, status: str) -> str:
@@ -219,5 +231,6 @@ def _routed(work: Work, done: Done) -> dict[str, Any]:
     delay_s = next_try_delay_s(work.node, len(work.history.open_tries(work.node.key)), outcome)
     if delay_s is not None:
         return {"retry_after_s": delay_s}
-    plan, loops = work.plan, work.history.progress.state.loops
-    return {"selection": msgspec.to_builtins(route(plan.workflow, work.node.key, outcome, plan.inputs, loops))}
+    level = work.level
+    selection = route(level.workflow, work.node.key, outcome, level.frame.inputs, level.progress.state.loops)
+    return {"selection": msgspec.to_builtins(selection)}

@@ -52,7 +52,7 @@ async def run_agent(node: AgentNode, work: Work, journal: Journal) -> Done:
 def assemble(node: AgentNode, work: Work, journal: Journal) -> AssembledContext:
     """Return what the node is to see, from what is stored now; the attempt is claimed, its predecessors are settled."""
     plan = work.plan
-    overrides = plan.workflow.phase_override(node.phase) if node.phase is not None else {}
+    overrides = work.level.workflow.phase_override(node.phase) if node.phase is not None else {}
     return assemble_context(
         journal.world.store.artifacts,
         ContextRequest(
@@ -74,12 +74,11 @@ def record_prompt(
     node: AgentNode, work: Work, journal: Journal, context: AssembledContext
 ) -> tuple[ProviderRunOptions, str]:
     """Record the texts the provider will get, with all that rebuilds them; return them as it will get them."""
-    scope = {"inputs": work.plan.inputs}
     contributions: list[Contribution | Contributor] = [*contributions_of(context), *journal.world.contributors]
     try:
         templates = journal.world.store.templates
         system = _system(node, journal)
-        user = compose(templates, node.template, substitute(node.args, scope), contributions, node.key)
+        user = compose(templates, node.template, substitute(node.args, work.scope), contributions, node.key)
     except SapwoodError as error:
         key = journal.keys.child(work.delivery)
         journal.record(ValidationError(key, code=type(error).__name__, message=str(error), where=node.template))
@@ -94,7 +93,7 @@ def record_prompt(
     options = ProviderRunOptions(
         context=context.entries,
         system_prompt=system.prompt,
-        settings=node.options,
+        settings=substitute(node.options, work.scope),
         node=node.key,
         attempt=work.attempt.number,
     )

@@ -1,26 +1,46 @@
-"""A join node: the reports of its selected predecessors as one, in the order of the file."""
+"""A join node: the reports of its selected predecessors, of a spawn those of its children, as one, in their order."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
-from sapwood.core.handoff import UpstreamArtifact
+from sapwood.core.artifacts import AgentRequests, Report
+from sapwood.core.codec import from_record
 from sapwood.core.provider import ProviderResult
+from sapwood.core.schedule import selected_predecessors
 from sapwood.core.workflow import JoinNode
-from sapwood.runtime.context import load_upstream
+from sapwood.ports import Reader
+from sapwood.runtime.history import Attempt, load_artifact
 from sapwood.runtime.journal import Journal
-from sapwood.runtime.visits import visits_of
 from sapwood.runtime.world import Done, Work
 
 
 async def gather(_node: JoinNode, work: Work, journal: Journal) -> Done:
     reports = await asyncio.to_thread(_reports, work, journal)
-    text = "\n\n".join(f"## {report.node_key}\n\n{report.content}" for report in reports)
+    text = "\n\n".join(f"## {report.node_key}\n\n{report.text}" for report in reports)
     return Done(ProviderResult(report=text, data={"joined": [report.node_key for report in reports]}))
 
 
-def _reports(work: Work, journal: Journal) -> list[UpstreamArtifact]:
+def _reports(work: Work, journal: Journal) -> list[Report]:
+    level = work.level
     with journal.world.store.artifacts.read() as reader:
-        found = load_upstream(reader, visits_of(work), work.node.key)
-    reports = [one for one in found if one.artifact_type == "report"]
-    return sorted(reports, key=lambda one: (one.sequence_index, one.run_node_id))
+        keys = [
+            one.report_key
+            for source in selected_predecessors(level.workflow, level.progress.state, work.node.key)
+            for one in _sources(reader, work, work.history.attempts_here(source)[-1])
+        ]
+        records = [reader.find(key) for key in keys if key is not None]
+    found = [from_record(record) for record in records if record is not None]
+    return [one for one in found if isinstance(one, Report)]
+
+
+def _sources(reader: Reader, work: Work, attempt: Attempt) -> Iterator[Attempt]:
+    """Yield the attempt itself, or the last one of each child it fanned out, in the order of the items."""
+    if attempt.dispatch is None:
+        yield attempt
+        return
+    names = load_artifact(reader, attempt.dispatch, AgentRequests).names
+    for name in names if isinstance(names, tuple) else ():
+        tried = work.history.attempts.get(f"{attempt.node}.{name}", [])
+        yield from [one for one in tried if one.request.parent == attempt.dispatch][-1:]

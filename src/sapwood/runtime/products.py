@@ -55,7 +55,7 @@ def _write_document(work: Work, done: Done, journal: Journal, made: list[Artifac
     node, documents = work.node, journal.world.documents
     if node.output is None or documents is None:
         return []
-    visit, name = work.history.visits(node.key) + 1, node.key.rpartition(".")[2]
+    visit, name = work.history.visits(node.key) + 1, work.level.frame.name_of(node.key)
     path = output_path(node.output, run=work.plan.run, visit=visit, name=name)
     document = Document(path, done.result.report, work.plan.run, node.key, work.attempt.number, work.plan.workflow.name)
     documents.write(document)
@@ -120,5 +120,5 @@ def _verdicts(work: Work, earlier: list[PhaseHandoff]) -> dict[str, str]:
 
 def _goal(work: Work) -> str:
     """Return what the run was started for, as far as its inputs say so."""
-    given = [work.plan.inputs.get(name) for name in ("goal", "task", "topic")]
+    given = [work.level.frame.inputs.get(name) for name in ("goal", "task", "topic")]
     return next((text for text in given if isinstance(text, str)), "")

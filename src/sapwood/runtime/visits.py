@@ -14,8 +14,8 @@ def visits_of(work: Work) -> tuple[Visit, ...]:
     One that led to this node, and whose edge has been decided otherwise since (its node was opened again by a loop and
     then skipped), no longer leads here.
     """
-    target, state = work.node.key, work.history.progress.state
-    leads_here = set(selected_predecessors(work.plan.workflow, state, target)) if target in state.nodes else None
+    target, level = work.node.key, work.level
+    leads_here = set(selected_predecessors(level.workflow, level.progress.state, target))
     return tuple(
         Visit(
             run_node_id=one.run_node_id,
@@ -23,9 +23,7 @@ def visits_of(work: Work) -> tuple[Visit, ...]:
             sequence_index=_sequence_index(work, one),
             attempt=one.number,
             status="running" if one.result is None else one.result.status,
-            selected_targets=tuple(
-                name for name in _targets(one) if name != target or leads_here is None or one.node in leads_here
-            ),
+            selected_targets=tuple(name for name in _targets(one) if name != target or one.node in leads_here),
             scope=one.request,
         )
         for tried in work.history.attempts.values()
@@ -39,8 +37,7 @@ def _targets(attempt: Attempt) -> list[str]:
 
 
 def _sequence_index(work: Work, attempt: Attempt) -> int:
-    """Return the node's place in the file; nodes that are not in it go on counting."""
-    workflow = work.plan.workflow
-    if attempt.node in work.history.progress.state.nodes:
-        return workflow.sequence_index(attempt.node)
-    return len(workflow.nodes) + attempt.run_node_id
+    """Return the node's place; nodes of a graph that has ended go on counting."""
+    if attempt.node in work.history.homes:
+        return work.history.level_of(attempt.node).frame.sequence_index(attempt.node)
+    return len(work.plan.workflow.nodes) + attempt.run_node_id

@@ -14,7 +14,7 @@ from sapwood.core.provider import ProviderResult
 from sapwood.core.tokens import CHARS_4, TokenCounter
 from sapwood.core.workflow import CommandNode, Node
 from sapwood.ports import Documents, Provider
-from sapwood.runtime.history import Attempt, History, Plan
+from sapwood.runtime.history import Attempt, History, Level, Plan
 from sapwood.runtime.session import Store
 
 
@@ -36,14 +36,20 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One delivery of one attempt: where everything it makes belongs."""
+    """One delivery of one attempt: where everything it makes belongs. `level` is the graph that its node is in."""
 
     plan: Plan
     history: History
+    level: Level
     node: Node
     attempt: Attempt
     run_node_id: int
     delivery: ArtifactKey
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        """Return what `${…}` may refer to in the node's texts."""
+        return self.level.frame.scope(self.node.key)
 
 
 @dataclass(frozen=True, slots=True)
