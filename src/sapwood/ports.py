@@ -276,6 +276,9 @@ class Templates(Protocol):
     def render(self, template: str | Templated, args: Mapping[str, object]) -> Rendered:
         """Render the current version of a family; a template defined in code is registered by its first use."""
 
+    def current(self, template_id: str) -> TemplateVersion | None:
+        """Return the version that this process uses for the family; None when it has none of its own."""
+
     def rerender(self, version: TemplateVersion, args_json: bytes) -> str:
         """Render a stored version with stored arguments, the way an untrusted text is rendered."""
 

@@ -78,6 +78,9 @@ class Templates:
         version = self.register(str(template), text)
         return Rendered(version, canonical_json(dict(args)), text, *self.renderer)
 
+    def current(self, template_id: str) -> TemplateVersion | None:
+        return self.register(template_id, template_id.rpartition(".")[2])
+
     def rerender(self, version: TemplateVersion, args_json: bytes) -> str:
         return version.text
 
@@ -99,7 +102,7 @@ def open_world(path: Path) -> Store:
 
 
 def make_executor(store: Store, provider: Provider, **more: Any) -> Executor:
-    return Executor(World(store, {"scripted": provider}, run_command, **more))
+    return Executor(World(store, {"scripted": provider}, **{"run_command": run_command, **more}))
 
 
 def run_to_end(store: Store, folder: Path, flow: Workflow, provider: Provider, **more: Any) -> tuple[str, str | None]:

@@ -25,9 +25,9 @@ from sapwood.providers.program import run_program
 from sapwood.providers.stream import Steady
 from sapwood.runtime.control import Control
 from sapwood.runtime.executor import Executor
+from sapwood.runtime.run_config import RunPolicies, run_config
 from sapwood.runtime.session import Store
 from sapwood.runtime.start import open_run
-from sapwood.runtime.tokenizer import load_counter
 from sapwood.runtime.world import World
 from sapwood.settings import Settings
 from sapwood.templates.files import Loaded
@@ -57,6 +57,7 @@ class Runner:
         self.project = settings.project.resolve()
         self.control = Control(store.artifacts, store.keys)
         self._usual = Usual(settings.provider, settings.provider_options)
+        self._policies = RunPolicies(settings.handoff, settings.phases, settings.tokenizer, settings.ingest)
         self._loaded = load_templates(store, settings.project, settings.template_roots)
         world = World(
             store,
@@ -64,7 +65,6 @@ class Runner:
             partial(run_program, folder=str(self.project)),
             project=self.project,
             documents=ProjectDocuments(self.project, IngestSettings.of(settings.ingest)),
-            counter=load_counter(settings.tokenizer),
         )
         self._executor = Executor(world)
         self._engine: Engine | None = None
@@ -82,7 +82,12 @@ class Runner:
 
     def open(self, workflow: Workflow, inputs: Mapping[str, Any]) -> ArtifactKey:
         """Record that a run begins, so that anybody can continue it; nothing is done yet. Raises InvalidInputs."""
-        return open_run(self.store, workflow, resolve_inputs(workflow, inputs), {})
+        resolved = resolve_inputs(workflow, inputs)
+        own = (Path(self.store.artifacts.location).name, "engine.db", "engine.lock", "engine.slots")
+        config = run_config(
+            workflow, self.store.templates, self._policies, self.project, ignore=_named(self.project, own)
+        )
+        return open_run(self.store, workflow, resolved, config)
 
     def start(self, workflow: Workflow, inputs: Mapping[str, Any]) -> ArtifactKey:
         """Begin a run; return its key while it runs."""
@@ -159,6 +164,11 @@ class Runner:
             return
         if self.store.is_alive(row.owner) or not self.store.artifacts.change_owner(run, row.owner, own):
             raise RunBusy(run.text, row.owner)
+
+
+def _named(folder: Path, beginnings: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names in `folder` that begin like files of the store or the engine."""
+    return tuple(path.name for path in folder.iterdir() if path.name.startswith(beginnings))
 
 
 def known_here(loaded: Loaded, store: Store) -> Known:

@@ -65,3 +65,9 @@ def _not_json(value: Any) -> str | None:
     except NotCanonical as error:
         return str(error)
     return None
+
+
+def goal_of(inputs: Mapping[str, Any]) -> str:
+    """Return what a run was started for, as far as its inputs say so."""
+    given = [inputs.get(name) for name in ("goal", "task", "topic")]
+    return next((text for text in given if isinstance(text, str)), "")

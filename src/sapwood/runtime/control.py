@@ -10,6 +10,7 @@ from sapwood.core.codec import to_record
 from sapwood.core.event_artifacts import artifact_of_event
 from sapwood.core.events import GraphEvent, PauseEvent, ResolveInterruptEvent, ResumeEvent, StopAgentEvent
 from sapwood.core.instants import instant_of_ms
+from sapwood.core.keys import ArtifactKey
 from sapwood.core.workflow import GateNode
 from sapwood.errors import DuplicateClaim, InvalidAnswer, NotFound
 from sapwood.ports import ArtifactStore, Claim
@@ -47,17 +48,27 @@ class Control:
             raise NotFound(f"an open question at node {node} of run {run}")
         if answer not in gate.answers:
             raise InvalidAnswer(node, answer, gate.answers)
-        return self._say(run, node, tried[-1].number, ANSWER, ResolveInterruptEvent, message=answer, who=who)
+        number, below = tried[-1].number, tried[-1].request
+        return self._say(run, node, number, ANSWER, ResolveInterruptEvent, message=answer, who=who, below=below)
 
     def _count(self, run: str, role: str) -> int:
         with self._store.read() as reader:
             return sum(claim.role == role for claim in reader.list_claims(self._histories.plan(run).run))
 
     def _say(
-        self, run: str, node: str, number: int, role: str, kind: type[GraphEvent], *, who: str = "", **payload: str
+        self,
+        run: str,
+        node: str,
+        number: int,
+        role: str,
+        kind: type[GraphEvent],
+        *,
+        who: str = "",
+        below: ArtifactKey | None = None,
+        **payload: str,
     ) -> bool:
         plan = self._histories.plan(run)
-        key = self._keys.child(plan.agents)
+        key = self._keys.child(below or plan.agents)
         now = instant_of_ms(key.time_ms)
         unknown = {"who": who} if who else {}
         event = kind(event_id=self._keys.segment(), node_id=node or None, timestamp=now, unknown=unknown, **payload)

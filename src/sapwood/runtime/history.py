@@ -18,6 +18,7 @@ from sapwood.core.artifacts import (
     AgentRequests,
     AgentResult,
     Input,
+    OutcomeEvidenceArtifacts,
     PreviousTry,
 )
 from sapwood.core.codec import from_record
@@ -31,6 +32,7 @@ from sapwood.core.schedule import Progress, begin, finish, start
 from sapwood.core.workflow import Node, SpawnNode, Workflow, WorkflowNode, workflow_from_dict
 from sapwood.errors import NotFound
 from sapwood.ports import ArtifactStore, Claim, Reader
+from sapwood.runtime.run_config import RunPolicies, read_policies
 
 REQUEST, DISPATCH, DELIVERY, RESULT, REPORT = "request", "dispatch", "delivery", "result", "report"
 PRUNED = "pruned"
@@ -48,6 +50,8 @@ class Plan:
     workflow: Workflow
     inputs: dict[str, Any]
     agents: ArtifactKey
+    evidence: ArtifactKey
+    policies: RunPolicies
 
 
 @dataclass(slots=True)
@@ -315,9 +319,9 @@ class Histories:
     def _read_plan(self, run: ArtifactKey) -> Plan:
         with self._store.read() as reader:
             row = reader.find_run(run)
-            found = {record.kind: record for record in reader.load_kinds(run, ["ExecutionConfig", GROUP])}
+            found = {record.kind: record for record in reader.load_kinds(run, ["ExecutionConfig", GROUP, EVIDENCE])}
             inputs = [from_record(record) for record in reader.load_kinds(run, ["Input"])]
-        if row is None or len(found) < 2:
+        if row is None or len(found) < 3:
             raise NotFound(f"run {run}", "`sapwood runs` lists what is stored")
         config = from_record(found["ExecutionConfig"])
         if not isinstance(config, ExecutionConfig) or not config.routing or "graph" not in config.routing:
@@ -328,10 +332,13 @@ class Histories:
             workflow_from_dict(config.routing["graph"]),
             {one.name: one.value for one in inputs if isinstance(one, Input)},
             found[GROUP].key,
+            found[EVIDENCE].key,
+            read_policies(config),
         )
 
 
 GROUP = AgentExecutionArtifacts.__name__
+EVIDENCE = OutcomeEvidenceArtifacts.__name__
 
 
 def load_artifact(reader: Reader, key: ArtifactKey, kind: type[A]) -> A:

@@ -21,11 +21,14 @@ from sapwood.core.events import (
     NodeStatusChangedEvent,
     StopAgentEvent,
 )
+from sapwood.core.inputs import goal_of
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.record import Record
 from sapwood.core.routing import VisitResult, next_try_delay_s, route
+from sapwood.core.schedule import selected_predecessors
+from sapwood.core.workflow import GateNode
 from sapwood.errors import DuplicateClaim, IncompleteRun
 from sapwood.ports import Claim
 from sapwood.runtime.history import (
@@ -91,7 +94,7 @@ class Journal:
             try_number=len(history.open_tries(node)) + 1,
             request={"kind": kind} if opening.inputs is None else {"kind": kind, "inputs": opening.inputs},
         )
-        request = enrich(outgoing, history.past(plan, node), self.keys)
+        request = _asking(enrich(outgoing, history.past(plan, node), self.keys), history)
         events = [
             self.event(NodeAddedEvent, node, node_title=node, node_type=kind),
             self.event(NodeStatusChangedEvent, node, old_status="pending", new_status="running"),
@@ -129,6 +132,7 @@ class Journal:
             result=done.result.data,
             error=done.error,
             metadata={**_routed(work, done), "tokens": done.result.tokens},
+            **done.about,
         )
         report = self._report_of(work, done, self.keys.child(key))
         events = [self.event(NodeStatusChangedEvent, node.key, old_status="running", new_status=status)]
@@ -166,7 +170,7 @@ class Journal:
         event = self.event(
             GoalCompletedEvent,
             None,
-            final_summary=status,
+            final_summary=self._resolution(plan, status),
             total_nodes_completed=sum(node.status == "completed" for node in nodes),
             total_nodes_failed=sum(node.status == "failed" for node in nodes),
             execution_time_ms=store.clock() - plan.run.time_ms,
@@ -185,6 +189,15 @@ class Journal:
                 run.fail()
                 return "failed"
         return status
+
+    def _resolution(self, plan: Plan, status: str) -> str:
+        """Return how the run's goal was resolved: the goal, the outcome, and the evidence there is."""
+        with self.world.store.artifacts.read() as reader:
+            evidence = tuple(reader.child_keys(plan.evidence))
+        end: Any = status  # one of the three
+        goal = goal_of(plan.inputs) or msgspec.UNSET
+        result = AgentResult(plan.run, status=end, goal=goal, outcome=status, evidence=evidence)
+        return result.serialize(for_="goal_resolution")
 
     def claim(self, artifacts: Sequence[Artifact], claims: Sequence[Claim]) -> bool:
         """Store all of it, synced, after everything recorded before; tell whether nobody had claimed it already."""
@@ -218,6 +231,23 @@ class Journal:
             created_at=instant_of_ms(key.time_ms),
             context_manifest=done.manifest,
         )
+
+
+def _asking(request: AgentRequest, history: History) -> AgentRequest:
+    """Return the request of a gate with its question and what led to it; that of another node as it is."""
+    level = history.level_of(request.node)
+    gate = level.workflow.node(request.node)
+    if not isinstance(gate, GateNode):
+        return request
+    before = selected_predecessors(level.workflow, level.progress.state, gate.key)
+    led_here = {name: history.attempts[name][-1] for name in before}
+    return msgspec.structs.replace(
+        request,
+        goal=goal_of(level.frame.inputs) or msgspec.UNSET,
+        question=gate.ask,
+        options=gate.answers,
+        state={name: None if one.result is None else one.result.decision for name, one in led_here.items()},
+    )
 
 
 def _routed(work: Work, done: Done) -> dict[str, Any]:

@@ -8,9 +8,7 @@ from typing import Final
 from sapwood.core.artifacts import ValidationError
 from sapwood.core.codec import to_record
 from sapwood.core.events import ActionCompletedEvent, ActionStartedEvent, GraphEvent
-from sapwood.core.handoff import HandoffPolicy
 from sapwood.core.instants import instant_of_ms
-from sapwood.core.phases import resolve_manifest
 from sapwood.core.prompt import Contribution, Contributor, ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.core.substitution import substitute
@@ -26,6 +24,7 @@ from sapwood.runtime.context import (
 )
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.prompts import Composed, compose
+from sapwood.runtime.tokenizer import load_counter
 from sapwood.runtime.visits import visits_of
 from sapwood.runtime.world import Done, Work
 
@@ -52,7 +51,6 @@ async def run_agent(node: AgentNode, work: Work, journal: Journal) -> Done:
 def assemble(node: AgentNode, work: Work, journal: Journal) -> AssembledContext:
     """Return what the node is to see, from what is stored now; the attempt is claimed, its predecessors are settled."""
     plan = work.plan
-    overrides = work.level.workflow.phase_override(node.phase) if node.phase is not None else {}
     return assemble_context(
         journal.world.store.artifacts,
         ContextRequest(
@@ -62,10 +60,10 @@ def assemble(node: AgentNode, work: Work, journal: Journal) -> AssembledContext:
             visits=visits_of(work),
             assembled_at=instant_of_ms(journal.world.store.clock()),
             run=plan.run,
-            policy=HandoffPolicy(**node.context.policy),
+            policy=plan.policies.handoff_policy(node),
             options=node.context,
-            manifest=None if node.phase is None else resolve_manifest(node.phase, overrides),
-            counter=journal.world.counter,
+            manifest=None if node.phase is None else plan.policies.manifest(node.phase, work.level.workflow),
+            counter=load_counter(plan.policies.tokenizer),
         ),
     )
 

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import CommandNode
+from sapwood.runtime.context import load_phase_handoffs
+from sapwood.runtime.evidence import command_evidence
 from sapwood.runtime.journal import Journal
+from sapwood.runtime.snapshot import changed_files, head_commit
+from sapwood.runtime.verdicts import known_verdicts
+from sapwood.runtime.visits import visits_of
 from sapwood.runtime.world import Done, Work
 
 
-async def run_program(node: CommandNode, _work: Work, journal: Journal) -> Done:
+async def run_program(node: CommandNode, work: Work, journal: Journal) -> Done:
+    is_merge = node.evidence == "merge"
+    before = await asyncio.to_thread(_head, journal) if is_merge else None
     exit_code, output = await journal.world.run_command(node)
+    merge = await asyncio.to_thread(_merged, work, journal, before) if is_merge else None
     result = ProviderResult(report=output, content_type="text", data={"exit_code": exit_code})
     is_fine = exit_code in node.success_codes
-    return Done(result, error=None if is_fine else f"{node.run[0]} ended with exit code {exit_code}")
+    return Done(
+        result,
+        error=None if is_fine else f"{node.run[0]} ended with exit code {exit_code}",
+        products=tuple(command_evidence(node, work, journal, exit_code, merge)),
+        about=merge or {},
+    )
+
+
+def _head(journal: Journal) -> str | None:
+    return None if journal.world.project is None else head_commit(journal.world.project)
+
+
+def _merged(work: Work, journal: Journal, before: str | None) -> dict[str, Any]:
+    """Return what a merge came to: the files that changed, the verdicts it stands on, and the risks still open."""
+    project = journal.world.project
+    with journal.world.store.artifacts.read() as reader:
+        handoffs = load_phase_handoffs(reader, visits_of(work), work.plan.run)
+    risks = [risk for handoff in handoffs if isinstance(handoff.open_risks, tuple) for risk in handoff.open_risks]
+    return {
+        "changed_files": () if project is None or before is None else changed_files(project, before),
+        "verdicts": known_verdicts(work, handoffs),
+        "risks": tuple(dict.fromkeys(risks)),
+    }

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from sapwood.core import artifacts
 from sapwood.core.codec import from_record
+from sapwood.core.inputs import goal_of
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.outputs import output_path
@@ -18,12 +19,13 @@ from sapwood.core.phase_result import phase_handoff
 from sapwood.core.phases import PhaseHandoff
 from sapwood.core.plans import DiscoveryReport
 from sapwood.core.produced import read_discovery_report, read_planning_tickets
-from sapwood.core.selection import COMPLETED
-from sapwood.core.workflow import AgentNode, GateNode
+from sapwood.core.workflow import AgentNode
 from sapwood.errors import IngestFailed, SapwoodError, StoreError
 from sapwood.ports import Document
 from sapwood.runtime.context import load_phase_handoffs, to_phase_handoff
+from sapwood.runtime.evidence import provider_evidence
 from sapwood.runtime.journal import Journal
+from sapwood.runtime.verdicts import known_verdicts
 from sapwood.runtime.visits import visits_of
 from sapwood.runtime.world import Done, Work
 
@@ -38,6 +40,7 @@ def add_products(work: Work, done: Done, journal: Journal) -> Done:
         if isinstance(work.node, AgentNode):
             made += _checked_reports(work.node, work, done, journal)
             made += _handoff(work.node, work, done, journal, written)
+            made += provider_evidence(done.result.data, work, journal)
     except StoreError:
         raise
     except SapwoodError as error:
@@ -89,7 +92,7 @@ def _handoff(node: AgentNode, work: Work, done: Done, journal: Journal, written:
     with journal.world.store.artifacts.read() as reader:
         stored = load_phase_handoffs(reader, visits_of(work), work.plan.run)
     earlier = [to_phase_handoff(handoff) for handoff in stored]
-    verdicts = _verdicts(work, earlier)
+    verdicts = known_verdicts(work, stored)
     if done.result.decision is not None:
         verdicts[node.key] = done.result.decision
     pure = phase_handoff(
@@ -97,7 +100,7 @@ def _handoff(node: AgentNode, work: Work, done: Done, journal: Journal, written:
         node.phase,
         done.result.data,
         done.result.report,
-        goal=next((one.goal for one in reversed(earlier) if one.goal), _goal(work)),
+        goal=next((one.goal for one in reversed(earlier) if one.goal), goal_of(work.level.frame.inputs)),
         verdicts=verdicts,
         written=written,
     )
@@ -105,20 +108,3 @@ def _handoff(node: AgentNode, work: Work, done: Done, journal: Journal, written:
     names = {name: tuple(fields[name]) for name in ("artifacts_produced", "decisions_made", "open_risks")}
     key = journal.keys.child(work.delivery)
     return [artifacts.PhaseHandoff(key, **{**fields, **names, "verdicts": dict(pure.verdicts)})]
-
-
-def _verdicts(work: Work, earlier: list[PhaseHandoff]) -> dict[str, str]:
-    """Return the verdicts known so far: those of earlier phases, later ones win, and the answers at gates."""
-    known = {gate: verdict for handoff in earlier for gate, verdict in handoff.verdicts.items()}
-    gates = [node.key for node in work.plan.workflow.nodes if isinstance(node, GateNode)]
-    for gate in gates:
-        result = work.history.attempts[gate][-1].result if gate in work.history.attempts else None
-        if result is not None and result.status == COMPLETED and isinstance(result.decision, str):
-            known[gate] = result.decision
-    return known
-
-
-def _goal(work: Work) -> str:
-    """Return what the run was started for, as far as its inputs say so."""
-    given = [work.level.frame.inputs.get(name) for name in ("goal", "task", "topic")]
-    return next((text for text in given if isinstance(text, str)), "")

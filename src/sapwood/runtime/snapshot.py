@@ -27,10 +27,21 @@ def take_snapshot(project: Path, ignore: Collection[str] = ()) -> dict[str, Any]
     return found if found is not None else _tree_snapshot(project, ignore)
 
 
+def head_commit(project: Path) -> str | None:
+    """Return the commit that is checked out, or None without one."""
+    return _text(_git(project, "rev-parse", "--verify", "--quiet", "HEAD"))
+
+
+def changed_files(project: Path, since: str) -> tuple[str, ...]:
+    """Return the files that differ between the commit `since` and the one that is checked out now."""
+    listed = _git(project, "diff", "--no-ext-diff", "--name-only", "-z", since, "HEAD", "--")
+    return tuple(name.decode(errors="replace") for name in (listed or b"").split(b"\0") if name)
+
+
 def _git_snapshot(project: Path, ignore: Collection[str]) -> dict[str, Any] | None:
     if _git(project, "rev-parse", "--is-inside-work-tree") != b"true\n":
         return None
-    commit = _text(_git(project, "rev-parse", "--verify", "--quiet", "HEAD"))
+    commit = head_commit(project)
     base = commit or _text(_git(project, "hash-object", "-t", "tree", "/dev/null"))
     diff = _git(project, "diff", "--no-ext-diff", "--no-textconv", "--binary", base or "HEAD", "--", ".")
     listed = _git(project, "ls-files", "--others", "--exclude-standard", "-z")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.prompt import Contributor
 from sapwood.core.provider import ProviderResult
-from sapwood.core.tokens import CHARS_4, TokenCounter
 from sapwood.core.workflow import CommandNode, Node
 from sapwood.ports import Documents, Provider
 from sapwood.runtime.history import Attempt, History, Level, Plan
@@ -31,7 +30,6 @@ class World:
     project: Path | None = None
     documents: Documents | None = None
     contributors: Sequence[Contributor] = ()
-    counter: TokenCounter = CHARS_4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +52,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a node's work came to. `error` makes it a failure; `products` are recorded with the result."""
+    """What a node's work came to. `error` makes it a failure.
+
+    `products` are recorded with the result; `about` are further fields of the result itself.
+    """
 
     result: ProviderResult
     error: str | None = None
     manifest: dict[str, Any] | None = None
     products: tuple[Artifact, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)

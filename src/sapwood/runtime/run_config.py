@@ -1,0 +1,119 @@
+"""ExecutionConfig of a workflow run: everything it takes to do the run again, frozen when it starts."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from sapwood.core.config import ExecutionConfig, Policies
+from sapwood.core.handoff import HandoffPolicy
+from sapwood.core.hashing import hash_text
+from sapwood.core.phases import PhaseManifest, resolve_manifest
+from sapwood.core.tokens import CHARS_4
+from sapwood.core.workflow import AgentNode, Node, SpawnNode, Workflow, WorkflowNode, workflow_hash
+from sapwood.ports import Templates
+from sapwood.runtime.context import policy_values
+from sapwood.runtime.snapshot import take_snapshot
+from sapwood.version import __version__
+
+OWN_FOLDERS: Final = (".sapwood", ".agents")
+
+
+@dataclass(frozen=True, slots=True)
+class RunPolicies:
+    """The policies of a run as its project sets them; a workflow, and a node of it, may set others."""
+
+    handoff: Mapping[str, int] = field(default_factory=dict)
+    phases: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer: str = CHARS_4.name
+    ingest: Mapping[str, Any] = field(default_factory=dict)
+
+    def handoff_policy(self, node: AgentNode) -> HandoffPolicy:
+        return HandoffPolicy(**{**self.handoff, **node.context.policy})
+
+    def manifest(self, phase: int, workflow: Workflow) -> PhaseManifest:
+        """Return the manifest of a phase: the default, changed by the project, changed by the workflow."""
+        own = {str(name): value for name, value in self.phases.items()}.get(str(phase), {})
+        return resolve_manifest(phase, {**own, **workflow.phase_override(phase)})
+
+
+def read_policies(config: ExecutionConfig) -> RunPolicies:
+    """Return the policies that a run was started with."""
+    stored = config.policies if isinstance(config.policies, Policies) else Policies()
+    handoff = stored.handoff if isinstance(stored.handoff, dict) else {}
+    budgets = stored.budgets if isinstance(stored.budgets, dict) else {}
+    ingest = stored.ingest if isinstance(stored.ingest, dict) else {}
+    known = {name: handoff[name] for name in HandoffPolicy.__slots__ if name in handoff}
+    return RunPolicies(known, budgets.get("phases", {}), budgets.get("tokenizer", CHARS_4.name), ingest)
+
+
+def run_config(
+    workflow: Workflow,
+    templates: Templates,
+    policies: RunPolicies,
+    project: Path | None,
+    *,
+    source: str | None = None,
+    ignore: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Return the configuration of a run of `workflow`; `source` is the text of its file, `ignore` what is not ours."""
+    agents = list(agent_nodes(workflow))
+    about: dict[str, Any] = {"name": workflow.name, "sha256": workflow_hash(workflow)}
+    if source is not None:
+        about |= {"text": source, "sha256": hash_text(source)}
+    config: dict[str, Any] = {
+        "models": [_model(node) for node in agents],
+        "tools": [
+            {"name": name, "available": True, "limits": {}} for name in sorted({t for n in agents for t in n.tools})
+        ],
+        "policies": {
+            "handoff": dict(policy_values(HandoffPolicy(**policies.handoff))),
+            "budgets": {"phases": dict(policies.phases), "tokenizer": policies.tokenizer},
+            "ingest": dict(policies.ingest),
+        },
+        "workflow": about,
+        "versions": {
+            "sapwood": __version__,
+            "python": platform.python_version(),
+            "renderer": " ".join(templates.renderer),
+            "templates": _template_versions(agents, templates),
+        },
+    }
+    if project is not None:
+        config["repository_snapshot"] = take_snapshot(project, (*OWN_FOLDERS, *ignore))
+    return config
+
+
+def agent_nodes(workflow: Workflow) -> Iterator[AgentNode]:
+    """Yield the agents of a workflow in the order of the file, with those inside other nodes."""
+    for node in workflow.nodes:
+        yield from _agents_in(node)
+
+
+def _agents_in(node: Node) -> Iterator[AgentNode]:
+    match node:
+        case AgentNode():
+            yield node
+        case SpawnNode():
+            yield from _agents_in(node.each)
+        case WorkflowNode():
+            yield from agent_nodes(node.definition)
+
+
+def _model(node: AgentNode) -> dict[str, Any]:
+    model = node.options.get("model")
+    name = model if isinstance(model, str) else node.provider
+    return {"name": name, "provider": node.provider, "role": node.key, "settings": node.options}
+
+
+def _template_versions(agents: list[AgentNode], templates: Templates) -> dict[str, Any]:
+    """Return the versions in force when the run starts; each prompt says itself which one it was made with."""
+    names = {name for node in agents for name in (node.template, node.system) if name is not None}
+    found = {name: templates.current(name) for name in sorted(names)}
+    return {
+        name: {"key": version.key.text, "sha256": version.content_hash} if version is not None else None
+        for name, version in found.items()
+    }
