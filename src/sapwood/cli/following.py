@@ -8,13 +8,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
-from sapwood.cli.live import Display, Lines, Tree, note_of, summary_of, table_of
+from sapwood.cli.live import Display, Lines, Tree, lines_of, summary_of
 from sapwood.core.keys import ArtifactKey
 from sapwood.runtime.overview import Overview, RunView
 
@@ -26,7 +26,7 @@ LOOK_S = 0.1
 CLOCK_S = 0.5
 
 
-class Stop(BaseException):
+class Stop(Exception):
     """The process was asked to end."""
 
     def __init__(self, number: int) -> None:
@@ -34,19 +34,28 @@ class Stop(BaseException):
         self.exit_code = 128 + number
 
 
+class Stops:
+    """Ctrl-C and SIGTERM, noted and not acted upon before `check`: nothing is left half drawn or half recorded."""
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+
+    def check(self) -> None:
+        if self._number is not None:
+            raise Stop(self._number)
+
+    def note(self, number: int, _frame: FrameType | None) -> None:
+        self._number = self._number or number
+
+
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Turn the first Ctrl-C or SIGTERM into Stop; once it is being obeyed, further ones change nothing."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        for each in numbers:
-            signal.signal(each, signal.SIG_IGN)
-        raise Stop(number)
-
+def stoppable() -> Iterator[Stops]:
+    """Take the two signals over for a while; once one is being obeyed, further ones change nothing."""
+    stops = Stops()
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, stop) for number in numbers]
+    before = [signal.signal(number, stops.note) for number in numbers]
     try:
-        yield
+        yield stops
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
@@ -56,41 +65,47 @@ def follow(runner: Runner, submit: Callable[[], ArtifactKey], *, as_json: bool) 
     """Submit a run, show it until it ends, say how it ended; return the exit code."""
     run: ArtifactKey | None = None
     try:
-        with stoppable():
+        with stoppable() as stops:
             try:
                 run = submit()
-                status = _wait(runner, run, as_json=as_json)
+                status = _wait(runner, run, stops, as_json=as_json)
             finally:
                 runner.close()
     except Stop as stop:
-        if run is None:
-            return stop.exit_code
-        _report(Overview(runner.store).load(run), "interrupted", as_json=as_json)
+        assert run is not None
+        _report(as_left(Overview(runner.store).load(run)), as_json=as_json)
         return stop.exit_code
-    _report(Overview(runner.store).load(run), status, as_json=as_json)
+    _report(Overview(runner.store).load(run), as_json=as_json)
     return EXIT_CODES[status]
 
 
-def _wait(runner: Runner, run: ArtifactKey, *, as_json: bool) -> str:
+def as_left(view: RunView) -> RunView:
+    """Return the run as it stands once this process, which is about to end, has left it."""
+    nodes = [replace(node, status="interrupted") if node.status == "running" else node for node in view.nodes]
+    return replace(view, status="interrupted", nodes=tuple(nodes))
+
+
+def _wait(runner: Runner, run: ArtifactKey, stops: Stops, *, as_json: bool) -> str:
     overview = Overview(runner.store)
     if as_json:
-        return _look_on(runner, run, lambda: None)
+        return _look_on(runner, run, stops, lambda: None)
     if not sys.stdout.isatty():
         lines: Display = Lines()
         click.echo(f"run {run}")
-        return _look_on(runner, run, lambda: lines.show(overview.load(run)))
+        return _look_on(runner, run, stops, lambda: lines.show(overview.load(run)))
     tree = Tree(_console())
     with tree.live():
-        return _look_on(runner, run, lambda: tree.show(overview.load(run)))
+        return _look_on(runner, run, stops, lambda: tree.show(overview.load(run)))
 
 
-def _look_on(runner: Runner, run: ArtifactKey, show: Callable[[], None]) -> str:
+def _look_on(runner: Runner, run: ArtifactKey, stops: Stops, show: Callable[[], None]) -> str:
     """Show the run whenever something was recorded, and now and then for the clock; return how it ended."""
     changed = threading.Event()
     leave = runner.store.subscribe(lambda _records: changed.set())
     quiet_s = CLOCK_S
     try:
         while True:
+            stops.check()
             if changed.is_set() or quiet_s >= CLOCK_S:
                 changed.clear()
                 quiet_s = 0.0
@@ -104,22 +119,19 @@ def _look_on(runner: Runner, run: ArtifactKey, show: Callable[[], None]) -> str:
         leave()
 
 
-def _report(view: RunView, status: str, *, as_json: bool) -> None:
+def _report(view: RunView, *, as_json: bool) -> None:
     if as_json:
         nodes = [{**asdict(node), "answers": list(node.answers)} for node in view.nodes]
-        click.echo(json.dumps({**asdict(view), "nodes": nodes, "status": status, "tokens": view.tokens}))
+        click.echo(json.dumps({**asdict(view), "nodes": nodes, "tokens": view.tokens}))
         return
     if sys.stdout.isatty():
-        _console().print(table_of(view, _console()))
+        console = _console()
+        console.print(*lines_of(view, console), sep="\n", soft_wrap=True)
         click.echo(f"run {view.run}")
     else:
         click.echo(summary_of(view))
-    for node in view.nodes:
-        if node.question is not None:
-            click.echo(f"{node.key} {note_of(node)}")
-            click.echo(f"  sapwood answer {view.run} {node.key} {node.answers[0]}")
-    if status in ("interrupted", "paused"):
-        click.echo(f"{status}; go on with: sapwood resume {view.run}")
+    if view.status in ("interrupted", "paused"):
+        click.echo(f"{view.status}; go on with: sapwood resume {view.run}")
     else:
         click.echo(f"look at it with: sapwood show {view.run}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +15,7 @@ from sapwood.runtime.overview import NodeView, RunView
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
 SIGNS = {
     "pending": ("○", ".", "dim"),
@@ -28,8 +28,10 @@ SIGNS = {
     "paused": ("‖", "|", "magenta"),
     "skipped": ("–", "-", "dim"),
 }
+ENDED = ("completed", "failed", "cancelled")
 QUIET = ("pending", "completed", "skipped")
-WIDE, MEDIUM = 90, 56
+TIME_CELLS, TOKEN_CELLS = 10, 16
+ECHO_CELLS = 3  # the terminal's echo of Ctrl-C stands behind the last line; there it must not begin a new one
 
 
 class Display(Protocol):
@@ -52,6 +54,8 @@ class Lines:
                 continue
             self._seen[node.key] = now
             click.echo(f"{clock()}  {node.key}  {line_of(node)}")
+            for line in how_to_answer(view, [node]):
+                click.echo(line)
 
 
 def line_of(node: NodeView) -> str:
@@ -67,12 +71,12 @@ def line_of(node: NodeView) -> str:
         parts.append(f"context {node.context_chars:,} of {node.context_limit_chars:,} chars")
     if node.context_is_cut:
         parts.append("context cut")
-    said = f": {one_line(node.error)}" if node.error else ""
-    return ", ".join(parts) + said
+    said = note_of(node)
+    return ", ".join(parts) + (f": {said}" if said else "")
 
 
 class Tree:
-    """A table that is drawn again and again in its place; when it does not fit, what is quiet is only counted."""
+    """Lines that are drawn again and again in their place; when they do not fit, what is quiet is only counted."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live
@@ -81,8 +85,10 @@ class Tree:
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def show(self, view: RunView) -> None:
+        from rich.console import Group
+
         rows = max(3, self._console.size.height - 5)
-        self._live.update(table_of(view, self._console, rows), refresh=True)
+        self._live.update(Group(*lines_of(view, self._console, rows)), refresh=True)
 
     @contextmanager
     def live(self) -> Iterator[Tree]:
@@ -90,41 +96,42 @@ class Tree:
             yield self
 
 
-def table_of(view: RunView, console: Console, rows: int | None = None) -> Table:
-    """Return the run as a table that fits the console; narrower ones have fewer columns."""
-    from rich.table import Table
+def lines_of(view: RunView, console: Console, rows: int | None = None) -> list[Text]:
+    """Return the run as lines that fit the console; narrower ones say less about each node."""
     from rich.text import Text
 
-    width = console.size.width
-    table = Table(box=None, pad_edge=False, show_header=False, expand=False)
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    table.add_column(justify="right", no_wrap=True)
-    if width >= MEDIUM:
-        table.add_column(justify="right", no_wrap=True)
-    if width >= WIDE:
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
-    shown, left_out = fitting(view.nodes, rows)
+    width = console.size.width - ECHO_CELLS
     is_utf8 = "utf" in console.encoding.lower()
-    for node in shown:
-        sign, plain, style = SIGNS[node.status]
-        name = Text(f"{'  ' * node.depth}{sign if is_utf8 else plain} {node.key}", style=style)
-        if node.attempts > 1:
-            name.append(f"  attempt {node.attempts}", style="dim")
-        cells = [name, Text(seconds_of(node))]
-        if width >= MEDIUM:
-            cells.append(Text(f"{node.tokens:,} tokens" if node.tokens else "", style="dim"))
-        if width >= WIDE:
-            cells += [Text(context_of(node, is_utf8), style="dim"), Text(note_of(node), style=style)]
-        table.add_row(*cells)
-        if width < WIDE and note_of(node):
-            table.add_row(Text(f"{'  ' * node.depth}  {note_of(node)}", style=style), Text(""))
+    shown, left_out = fitting(view.nodes, rows)
+    names = [_name(node, is_utf8) for node in shown]
+    name_cells = min(max(map(len, names), default=0), max(8, width - TIME_CELLS))
+    lines = []
+    for node, name in zip(shown, names, strict=True):
+        style = SIGNS[node.status][2]
+        line = Text(_cut(name, name_cells, is_utf8).ljust(name_cells), style=style)
+        line.append(seconds_of(node).rjust(TIME_CELLS), style="default")
+        tokens = f"{node.tokens:,} tokens" if node.tokens else ""
+        for cell in (tokens.rjust(TOKEN_CELLS), f"  {context_of(node, is_utf8)}"):
+            if len(line) + len(cell) <= width:
+                line.append(cell, style="dim")
+        line.rstrip()
+        lines.append(line)
+        if note_of(node):
+            lines.append(Text(_cut(f"{'  ' * node.depth}  {note_of(node)}", width, is_utf8), style=style))
     if left_out:
         counts = Counter(node.status for node in left_out)
-        table.add_row(Text(f"  and {', '.join(f'{count} {status}' for status, count in counts.items())}", style="dim"))
-    table.caption = Text(summary_of(view), style="bold")
-    table.caption_justify = "left"
-    return table
+        lines.append(Text(f"  and {', '.join(f'{count} {status}' for status, count in counts.items())}", style="dim"))
+    lines.append(Text(summary_of(view), style="bold"))
+    return [*lines, *map(Text, how_to_answer(view, view.nodes))]
+
+
+def _name(node: NodeView, is_utf8: bool) -> str:
+    sign = SIGNS[node.status][0 if is_utf8 else 1]
+    return f"{'  ' * node.depth}{sign} {node.key}" + (f"  attempt {node.attempts}" if node.attempts > 1 else "")
+
+
+def _cut(text: str, cells: int, is_utf8: bool) -> str:
+    return text if len(text) <= cells else text[: cells - 1] + ("…" if is_utf8 else "~")
 
 
 def fitting(nodes: Sequence[NodeView], rows: int | None) -> tuple[list[NodeView], list[NodeView]]:
@@ -148,6 +155,15 @@ def summary_of(view: RunView) -> str:
     return ", ".join(parts)
 
 
+def how_to_answer(view: RunView, nodes: Iterable[NodeView]) -> list[str]:
+    """Return a command line for each question that waits for an answer."""
+    return [
+        f"  sapwood answer {view.run} {node.key} {node.answers[0]}"
+        for node in nodes
+        if node.question is not None and view.status not in ENDED
+    ]
+
+
 def seconds_of(node: NodeView) -> str:
     if node.started_ms is None:
         return ""
@@ -167,7 +183,7 @@ def context_of(node: NodeView, is_utf8: bool) -> str:
 
 def note_of(node: NodeView) -> str:
     if node.question is not None:
-        return f"asks: {one_line(node.question)} ({' | '.join(node.answers)})"
+        return f"asks {one_line(node.question)} ({' | '.join(node.answers)})"
     return one_line(node.error) if node.error else ""
 
 
