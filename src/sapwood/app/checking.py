@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from sapwood.app import MEMORY, load_templates, open_store
 from sapwood.app.runner import known_here
-from sapwood.core.workflow import Workflow
+from sapwood.core.context_preview import ContextPreview, preview_context
+from sapwood.core.handoff import HandoffPolicy
+from sapwood.core.mistakes import unknown_name
+from sapwood.core.nested import all_keys, find_node
+from sapwood.core.phases import resolve_manifest
+from sapwood.core.workflow import AgentNode, Workflow
 from sapwood.core.workflow_build import Usual
+from sapwood.errors import NotFound
+from sapwood.runtime.contextview import changed_policy
 from sapwood.settings import Settings
 from sapwood.workflows.load import load_workflow
+
+
+def preview_here(path_or_name: str, node: str, project: str, changes: Iterable[str] = ()) -> ContextPreview:
+    """Return what a node of the workflow would get; `changes` are bounds such as `max_context_chars_total=16000`."""
+    settings = Settings.read({"project": project}, os.environ)
+    workflow = check_here(path_or_name, project)
+    found = find_node(workflow, node)
+    if found is None:
+        raise NotFound(f"node {node} in {path_or_name}", unknown_name("node", node, list(all_keys(workflow)))[1])
+    home, chosen = found
+    policy = changed_policy(HandoffPolicy(**{**settings.handoff, **chosen.context.policy}), changes)
+    phase = chosen.phase if isinstance(chosen, AgentNode) else None
+    if phase is None:
+        return preview_context(home, chosen, policy, None)
+    overrides = {**settings.phases.get(str(phase), {}), **home.phase_override(phase)}
+    return preview_context(home, chosen, policy, resolve_manifest(phase, overrides))
 
 
 def check_here(path_or_name: str, project: str) -> Workflow:

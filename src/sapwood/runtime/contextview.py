@@ -15,7 +15,10 @@ from sapwood.core.envelope import Envelope, parse_envelope
 from sapwood.core.extensions import HEADER, Extension, ExtensionEnvelope, parse_extension
 from sapwood.core.handoff import HandoffPolicy, assemble_handoff
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact
 from sapwood.core.lengths import count_units
+from sapwood.core.nested import find_node
+from sapwood.core.workflow import workflow_from_dict
 from sapwood.errors import InvalidHandoff, NotFound
 from sapwood.ports import Reader
 from sapwood.runtime.context import PHASE_CONTRIBUTOR, to_upstream
@@ -66,14 +69,14 @@ class SeenContext:
 def load_context(reader: Reader, run: ArtifactKey, node: str, attempt: int | None = None) -> SeenContext:
     """Return what an attempt of `node` saw: the last one unless `attempt` says which."""
     request = _find_request(reader, run, node, attempt)
-    below = [from_record(record) for record in reader.load_kinds(request.key, _KINDS)]
+    below = _own(request, [from_record(record) for record in reader.load_kinds(request.key, _KINDS)])
     own = [one for one in below if isinstance(one, Report) and one.node_key == node and _manifest(one)]
     if not own:
         raise NotFound(f"the context manifest of {node}", "the attempt has not ended, or was not run by a workflow")
     ended, parts = own[-1], [one for one in below if isinstance(one, PromptContribution)]
     contributions = _of_last_prompt(parts)
     texts = [one.text for one in contributions if one.slot == "context"]
-    policy, manifest = _recorded_policy(reader, run), _manifest(ended)
+    policy, manifest = _recorded_policy(reader, run, node), _manifest(ended)
     return _seen(
         reader,
         SeenContext(
@@ -125,7 +128,7 @@ def changed_policy(policy: HandoffPolicy, changes: Iterable[str]) -> HandoffPoli
     return HandoffPolicy(**values)
 
 
-_KINDS = ("Report", "Log", "PromptContribution", "BudgetResult")
+_KINDS = ("Report", "Log", "PromptContribution", "BudgetResult", "AgentRequest")
 
 
 def _find_request(reader: Reader, run: ArtifactKey, node: str, attempt: int | None) -> AgentRequest:
@@ -139,6 +142,12 @@ def _find_request(reader: Reader, run: ArtifactKey, node: str, attempt: int | No
         what = f"node {node}" if not own else f"attempt {attempt} of node {node}"
         raise NotFound(f"{what} in run {run}", f"it has {', '.join(names) or 'no nodes yet'}")
     return max(chosen, key=lambda one: one.attempt)
+
+
+def _own(request: AgentRequest, below: list[Artifact]) -> list[Artifact]:
+    """Leave out what belongs to agents inside this one."""
+    inner = [one.key for one in below if isinstance(one, AgentRequest) and one.key != request.key]
+    return [one for one in below if not any(key == one.key or key.is_ancestor_of(one.key) for key in inner)]
 
 
 def _of_last_prompt(parts: list[PromptContribution]) -> list[PromptContribution]:
@@ -213,15 +222,24 @@ def _reports(reader: Reader, run: ArtifactKey, wanted: list[int]) -> dict[int, R
     return found
 
 
-def _recorded_policy(reader: Reader, run: ArtifactKey) -> HandoffPolicy:
-    """Return the policy that stands in the run's configuration, else v1."""
+def _recorded_policy(reader: Reader, run: ArtifactKey, node: str) -> HandoffPolicy:
+    """Return the policy that stands in the run's configuration, with what the node sets itself; else v1."""
     for record in reader.load_kinds(run, ["ExecutionConfig"]):
         config = from_record(record)
-        policies = config.policies if isinstance(config, ExecutionConfig) else None
-        if isinstance(policies, Policies) and isinstance(policies.handoff, dict):
-            known = {name: policies.handoff[name] for name in HandoffPolicy.__slots__ if name in policies.handoff}
-            return HandoffPolicy(**known)
+        if isinstance(config, ExecutionConfig):
+            return HandoffPolicy(**{**_of_run(config), **_of_node(config, node)})
     return HandoffPolicy()
+
+
+def _of_run(config: ExecutionConfig) -> dict[str, int]:
+    given = config.policies.handoff if isinstance(config.policies, Policies) else None
+    return {name: given[name] for name in HandoffPolicy.__slots__ if name in given} if isinstance(given, dict) else {}
+
+
+def _of_node(config: ExecutionConfig, node: str) -> dict[str, int]:
+    graph = config.routing.get("graph") if isinstance(config.routing, dict) else None
+    found = find_node(workflow_from_dict(graph), node) if isinstance(graph, dict) else None
+    return {} if found is None else found[1].context.policy
 
 
 def _again(envelope: ExtensionEnvelope) -> Extension:

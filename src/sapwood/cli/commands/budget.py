@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import msgspec
 
+from sapwood.cli.opened import open_existing, store_options
 from sapwood.core.artifacts import BudgetResult
 from sapwood.core.budgetstats import AppliedBudget, BudgetStats, summarise_budgets
 from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
 from sapwood.ports import Reader
-from sapwood.settings import Settings
 
 
 @click.group("budget")
@@ -26,23 +24,14 @@ def command() -> None:
 
 @command.command("stats")
 @click.argument("run", required=False)
-@click.option("--store", help="The store; the project's own if not given.")
-@click.option("--project", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="The project.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def stats(run: str | None, store: str | None, project: Path, as_json: bool) -> None:
+@store_options
+def stats(run: str | None, store: str | None, project: str, as_json: bool) -> None:
     """Show how often each phase and node was truncated, by how much, and which budgets are too tight or never used.
 
     Of one RUN, or of every run in the store.
     """
-    from sapwood.storage.sqlite import SqliteStore
-
-    settings = Settings.read({"project": str(project), "store": store}, os.environ)
-    opened = SqliteStore(settings.store_path, create=False)
-    try:
-        with opened.read() as reader:
-            found = summarise_budgets(_results(reader, None if run is None else ArtifactKey(run)))
-    finally:
-        opened.close()
+    with open_existing(store, project) as opened, opened.artifacts.read() as reader:
+        found = summarise_budgets(_results(reader, None if run is None else ArtifactKey(run)))
     if as_json:
         rows = [{**dataclasses.asdict(one), "verdict": one.verdict} for one in found]
         click.echo(json.dumps(rows, ensure_ascii=True, indent=2))

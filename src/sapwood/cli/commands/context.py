@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from sapwood.cli.bars import bar
+from sapwood.cli.opened import open_existing, store_options
 from sapwood.cli.untrusted import visible
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import NotFound
 from sapwood.runtime.contextview import SeenContext, SeenEntry, changed_policy, load_context, with_policy
-from sapwood.settings import Settings
-
-BAR_CELLS = 32
 
 
 @click.command("context")
-@click.argument("run")
+@click.argument("run", metavar="RUN|WORKFLOW")
 @click.argument("node")
 @click.option("--attempt", type=click.IntRange(1), help="Which attempt; the last one if not given.")
 @click.option("--entry", type=click.IntRange(1), metavar="N", help="Print the exact bytes of entry N.")
 @click.option("--diff", "show_cuts", is_flag=True, help="Show what was cut out.")
 @click.option("--policy", "changes", multiple=True, metavar="NAME=NUMBER", help="What would it see under this bound?")
-@click.option("--store", help="The store; the project's own if not given.")
-@click.option("--project", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="The project.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--preview", is_flag=True, help="What would NODE of WORKFLOW, a file or a built-in one, get at most?")
+@store_options
 def command(
     run: str,
     node: str,
@@ -38,31 +34,43 @@ def command(
     entry: int | None,
     show_cuts: bool,
     changes: tuple[str, ...],
+    preview: bool,
     store: str | None,
-    project: Path,
+    project: str,
     as_json: bool,
 ) -> None:
     """Show what NODE of RUN saw: source, order, how much of each report, what was cut or dropped and by which rule.
 
-    With --policy nothing is run or recorded: the same candidates are placed again under the bounds you give.
+    With --policy nothing is run or recorded: the same candidates are placed again under the bounds you give. With
+    --preview no run is needed.
     """
-    from sapwood.storage.sqlite import SqliteStore
-
-    settings = Settings.read({"project": str(project), "store": store}, os.environ)
-    opened = SqliteStore(settings.store_path, create=False)
-    try:
-        with opened.read() as reader:
-            seen = load_context(reader, ArtifactKey(run), node, attempt)
-            if changes:
-                seen = with_policy(reader, seen, changed_policy(seen.policy, changes))
-    finally:
-        opened.close()
+    if preview:
+        if attempt is not None or entry is not None or show_cuts or store is not None:
+            raise click.UsageError("--preview goes with --policy, --project and --json only: nothing has run yet")
+        _preview(run, node, project, changes, as_json)
+        return
+    with open_existing(store, project) as opened, opened.artifacts.read() as reader:
+        seen = load_context(reader, ArtifactKey(run), node, attempt)
+        if changes:
+            seen = with_policy(reader, seen, changed_policy(seen.policy, changes))
     if entry is not None:
         _print_entry(seen, entry)
     elif as_json:
         click.echo(json.dumps(_as_data(seen), ensure_ascii=True, indent=2))
     else:
         _show(seen, is_what_if=bool(changes), show_cuts=show_cuts)
+
+
+def _preview(workflow: str, node: str, project: str, changes: tuple[str, ...], as_json: bool) -> None:
+    from sapwood.app.checking import preview_here
+    from sapwood.cli.preview import show_preview
+
+    found = preview_here(workflow, node, project, changes)
+    if as_json:
+        data = {**dataclasses.asdict(found), "most_chars": found.most_chars}
+        click.echo(json.dumps(data, ensure_ascii=True, indent=2))
+    else:
+        show_preview(found)
 
 
 def _print_entry(seen: SeenContext, number: int) -> None:
@@ -109,9 +117,9 @@ def _show(seen: SeenContext, *, is_what_if: bool, show_cuts: bool) -> None:
             table.add_row("-", one.source, "report", str(one.artifact_id), str(one.chars), "dropped", one.rule)
         console.print(table)
     used = sum(entry.included_chars for entry in seen.entries)
-    console.print(Text(f"chars   {_bar(used, seen.policy.max_context_chars_total)}"), soft_wrap=True)
+    console.print(Text(f"chars   {bar(used, seen.policy.max_context_chars_total)}"), soft_wrap=True)
     for budget in seen.budgets:
-        console.print(Text(f"tokens  {_bar(budget.truncated_tokens, budget.budget_tokens)}, phase {budget.phase}"))
+        console.print(Text(f"tokens  {bar(budget.truncated_tokens, budget.budget_tokens)}, phase {budget.phase}"))
     for note in _notes(seen):
         console.print(Text(note), soft_wrap=True)
     if show_cuts:
@@ -123,12 +131,6 @@ def _show(seen: SeenContext, *, is_what_if: bool, show_cuts: bool) -> None:
 def _count(seen: SeenContext) -> str:
     many = len(seen.entries)
     return f"{many} {'entry' if many == 1 else 'entries'}" + (f", {len(seen.dropped)} dropped" if seen.dropped else "")
-
-
-def _bar(used: int, limit: int) -> str:
-    """Return how much of a limit is used, as a bar and in numbers."""
-    cells = min(BAR_CELLS, -(-used * BAR_CELLS // limit)) if limit > 0 else 0
-    return f"[{'#' * cells}{'.' * (BAR_CELLS - cells)}] {used:,} of {limit:,}"
 
 
 def _notes(seen: SeenContext) -> list[str]:
