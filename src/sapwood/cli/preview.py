@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sapwood.cli.bars import bar
+from sapwood.cli.rows import print_rows
 from sapwood.core.context_preview import ContextPreview
 from sapwood.core.phases import DEFAULT_NARRATIVE_CAP, HANDOFF_FIELDS, PhaseManifest
 
@@ -10,7 +11,6 @@ from sapwood.core.phases import DEFAULT_NARRATIVE_CAP, HANDOFF_FIELDS, PhaseMani
 def show_preview(preview: ContextPreview) -> None:
     """Print the possible sources in their order, the extensions, and the phase's share."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False, markup=False, emoji=False)
@@ -21,12 +21,12 @@ def show_preview(preview: ContextPreview) -> None:
     words = f"{many} {'node' if many == 1 else 'nodes'}" if many else "no node"
     console.print(Text(f"{preview.node} would get reports of {words}"), soft_wrap=True)
     if preview.sources or preview.extensions:
-        table = Table("#", "source", "when", "at most", "rule", box=None, pad_edge=False)
-        for place, source in enumerate(preview.sources, 1):
-            table.add_row(*map(Text, (str(place), source.node, source.when, f"{source.most_chars:,}", source.rule)))
-        for one in preview.extensions:
-            table.add_row(*map(Text, ("+", one.name, one.when, f"{one.most_chars:,}", "the extension's own bound")))
-        console.print(table)
+        rows = [
+            (str(place), one.node, one.when, f"{one.most_chars:,}" if one.most_chars else "dropped", one.rule)
+            for place, one in enumerate(preview.sources, 1)
+        ]
+        rows += [("+", one.name, one.when, f"{one.most_chars:,}", one.rule) for one in preview.extensions]
+        print_rows(console, ("#", "source", "when", "at most", "rule"), rows)
     console.print(Text(f"chars   {bar(preview.most_chars, preview.policy.max_context_chars_total)}"), soft_wrap=True)
     if preview.manifest is not None:
         for line in _phase_lines(preview.manifest, preview.earlier_phases):

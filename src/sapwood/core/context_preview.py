@@ -32,6 +32,7 @@ class PossibleExtension:
     name: str
     when: str
     most_chars: int
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def preview_context(
             for place, key in enumerate(sources, 1)
         ),
         tuple(
-            PossibleExtension(one.name, one.when, placed["included_chars"])
+            PossibleExtension(one.name, one.when, placed["included_chars"], one.rule)
             for one, placed in zip(asked, handoff.manifest["extensions"], strict=True)
         ),
         manifest,
@@ -102,11 +103,11 @@ def _source(
     if chars == policy.max_chars_per_artifact:
         rule = f"max_chars_per_artifact {policy.max_chars_per_artifact}"
     elif place in included:
-        rule = f"what is left of max_context_chars_total {policy.max_context_chars_total}"
+        rule = f"max_context_chars_total {policy.max_context_chars_total}"
     elif len(included) == policy.max_upstream_artifacts:
-        rule = f"dropped: max_upstream_artifacts {policy.max_upstream_artifacts}"
+        rule = f"max_upstream_artifacts {policy.max_upstream_artifacts}"
     else:
-        rule = f"dropped: fewer than min_remaining_chars {policy.min_remaining_chars} are left"
+        rule = f"min_remaining_chars {policy.min_remaining_chars}"
     return PossibleSource(key, workflow.node(key).kind, " or ".join(map(_condition, edges)), chars, rule)
 
 
@@ -121,17 +122,22 @@ def _extensions(workflow: Workflow, node: Node, into: list[Edge]) -> list[Possib
     """Return what the node asks for and can get; failure routes and joins once for each node they can come from."""
     found = []
     if node.context.retry:
-        found.append(PossibleExtension(RETRY, "from attempt 2, after one that failed", _BOUNDS.max_retry_chars))
+        found.append(PossibleExtension(RETRY, "from attempt 2, after one that failed", *_bound("max_retry_chars")))
     if node.context.failure_route:
         failing = sorted({e.source for e in into if e.on in ("failure", "terminal")}, key=workflow.sequence_index)
         found += [
-            PossibleExtension(FAILURE_ROUTE, f"when {source} failed", _BOUNDS.max_failure_route_chars)
+            PossibleExtension(FAILURE_ROUTE, f"{source} failed", *_bound("max_failure_route_chars"))
             for source in failing
         ]
     if node.context.join:
         spawning = sorted({e.source for e in into if isinstance(workflow.node(e.source), SpawnNode)})
-        found += [PossibleExtension(JOIN, f"the children of {key}", _BOUNDS.max_join_chars) for key in spawning]
+        found += [PossibleExtension(JOIN, f"the children of {key}", *_bound("max_join_chars")) for key in spawning]
     return found
+
+
+def _bound(name: str) -> tuple[int, str]:
+    most: int = getattr(_BOUNDS, name)
+    return most, f"{name} {most}"
 
 
 def _earlier(workflow: Workflow, manifest: PhaseManifest | None) -> tuple[tuple[int, str], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,10 @@ from sapwood.core.artifacts import AgentRequest, BudgetResult, PromptContributio
 from sapwood.core.codec import from_record
 from sapwood.core.config import ExecutionConfig, Policies
 from sapwood.core.envelope import Envelope, parse_envelope
-from sapwood.core.extensions import HEADER, Extension, ExtensionEnvelope, parse_extension
+from sapwood.core.extensions import FAILURE_ROUTE, HEADER, JOIN, RETRY, Extension, ExtensionEnvelope, parse_extension
 from sapwood.core.handoff import HandoffPolicy, assemble_handoff
 from sapwood.core.keys import ArtifactKey
-from sapwood.core.kind import Artifact
+from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.lengths import count_units
 from sapwood.core.nested import find_node
 from sapwood.core.workflow import workflow_from_dict
@@ -131,6 +131,9 @@ def changed_policy(policy: HandoffPolicy, changes: Iterable[str]) -> HandoffPoli
 _KINDS = ("Report", "Log", "PromptContribution", "BudgetResult", "AgentRequest")
 
 
+_BOUND_OF = {RETRY: "max_retry_chars", FAILURE_ROUTE: "max_failure_route_chars", JOIN: "max_join_chars"}
+
+
 def _find_request(reader: Reader, run: ArtifactKey, node: str, attempt: int | None) -> AgentRequest:
     if reader.find(run) is None:
         raise NotFound(f"run {run}", "`sapwood runs` lists what is stored")
@@ -144,7 +147,7 @@ def _find_request(reader: Reader, run: ArtifactKey, node: str, attempt: int | No
     return max(chosen, key=lambda one: one.attempt)
 
 
-def _own(request: AgentRequest, below: list[Artifact]) -> list[Artifact]:
+def _own(request: AgentRequest, below: Sequence[Artifact | UnknownArtifact]) -> list[Artifact | UnknownArtifact]:
     """Leave out what belongs to agents inside this one."""
     inner = [one.key for one in below if isinstance(one, AgentRequest) and one.key != request.key]
     return [one for one in below if not any(key == one.key or key.is_ancestor_of(one.key) for key in inner)]
@@ -164,7 +167,7 @@ def _seen(reader: Reader, blank: SeenContext, texts: Iterable[str]) -> SeenConte
     rule = (
         f"max_upstream_artifacts {policy.max_upstream_artifacts}"
         if is_full
-        else f"fewer than min_remaining_chars {policy.min_remaining_chars} were left"
+        else f"min_remaining_chars {policy.min_remaining_chars}"
     )
     dropped = []
     for artifact_id in manifest["dropped_artifact_ids"]:
@@ -180,7 +183,7 @@ def _entry(text: str, policy: HandoffPolicy, reports: dict[int, Report]) -> Seen
     envelope: Envelope | ExtensionEnvelope
     if text.startswith(HEADER):
         envelope = parse_extension(text)
-        kind, artifact_id, cap = envelope.extension, None, "the extension's own bound or what was left of the total"
+        kind, artifact_id, cap = envelope.extension, None, _BOUND_OF[envelope.extension]
     else:
         envelope = parse_envelope(text)
         kind, artifact_id = envelope.artifact_type, envelope.artifact_id
@@ -188,7 +191,7 @@ def _entry(text: str, policy: HandoffPolicy, reports: dict[int, Report]) -> Seen
         cap = (
             f"max_chars_per_artifact {policy.max_chars_per_artifact}"
             if is_own
-            else f"what was left of max_context_chars_total {policy.max_context_chars_total}"
+            else f"max_context_chars_total {policy.max_context_chars_total}"
         )
     original = None if artifact_id is None else reports.get(artifact_id)
     return SeenEntry(

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from sapwood.cli.opened import open_existing, store_options
+from sapwood.cli.rows import print_rows
 from sapwood.core.artifacts import BudgetResult
 from sapwood.core.budgetstats import AppliedBudget, BudgetStats, summarise_budgets
 from sapwood.core.codec import from_record
@@ -56,15 +57,18 @@ def _results(reader: Reader, run: ArtifactKey | None) -> Iterator[AppliedBudget]
 
 def _show(found: list[BudgetStats]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     if not found:
         click.echo("No budget has been applied yet.")
         return
     titles = ("phase", "node", "budget", "counted by", "applied", "cut", "median", "largest", "tokens lost", "verdict")
-    table = Table(*titles, box=None, pad_edge=False)
+    rows = []
     for one in found:
         cells = (one.phase, one.node, one.budget_tokens, one.estimator, one.applied, one.truncated)
         sizes = (one.median_original_tokens, one.max_original_tokens, one.dropped_tokens, one.verdict)
-        table.add_row(*("-" if cell is None else str(cell) for cell in (*cells, *sizes)))
-    Console(highlight=False, markup=False, emoji=False).print(table)
+        rows.append([_cell(cell) for cell in (*cells, *sizes)])
+    print_rows(Console(highlight=False, markup=False, emoji=False), titles, rows)
+
+
+def _cell(value: int | str | None) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ import msgspec
 
 from sapwood.cli.bars import bar
 from sapwood.cli.opened import open_existing, store_options
+from sapwood.cli.rows import print_rows
 from sapwood.cli.untrusted import visible
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import NotFound
@@ -102,20 +104,13 @@ def _or_null(value: Any) -> Any:
 
 def _show(seen: SeenContext, *, is_what_if: bool, show_cuts: bool) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False, markup=False, emoji=False)
     would = "would see" if is_what_if else "saw"
     console.print(Text(f"{seen.node}, attempt {seen.attempt}, {would} {_count(seen)}"), soft_wrap=True)
     if seen.entries or seen.dropped:
-        table = Table("#", "source", "kind", "id", "before", "after", "rule", box=None, pad_edge=False)
-        for number, entry in enumerate(seen.entries, 1):
-            cells = (number, entry.source, entry.kind, entry.artifact_id or "", entry.original_chars)
-            table.add_row(*map(str, cells), str(entry.included_chars), entry.rule or "whole")
-        for one in seen.dropped:
-            table.add_row("-", one.source, "report", str(one.artifact_id), str(one.chars), "dropped", one.rule)
-        console.print(table)
+        print_rows(console, ("#", "source", "kind", "id", "before", "after", "rule"), _rows(seen))
     used = sum(entry.included_chars for entry in seen.entries)
     console.print(Text(f"chars   {bar(used, seen.policy.max_context_chars_total)}"), soft_wrap=True)
     for budget in seen.budgets:
@@ -126,6 +121,23 @@ def _show(seen: SeenContext, *, is_what_if: bool, show_cuts: bool) -> None:
         for number, entry in enumerate(seen.entries, 1):
             for line in _cut_lines(number, entry):
                 console.print(Text(visible(line)), soft_wrap=True)
+
+
+def _rows(seen: SeenContext) -> Sequence[Sequence[str]]:
+    rows = [
+        (
+            str(number),
+            entry.source,
+            entry.kind,
+            "" if entry.artifact_id is None else str(entry.artifact_id),
+            f"{entry.original_chars:,}",
+            f"{entry.included_chars:,}",
+            entry.rule or "whole",
+        )
+        for number, entry in enumerate(seen.entries, 1)
+    ]
+    dropped = [("-", d.source, "report", str(d.artifact_id), f"{d.chars:,}", "dropped", d.rule) for d in seen.dropped]
+    return rows + dropped
 
 
 def _count(seen: SeenContext) -> str:
