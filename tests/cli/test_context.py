@@ -14,6 +14,7 @@ from sapwood.cli.main import cli
 from sapwood.cli.untrusted import visible
 from sapwood.core.workflow import ContextOptions
 from sapwood.storage.sqlite import SqliteStore
+from tests.app.project import make_project
 from tests.runtime.context_run import ContextRun
 
 HOSTILE = "\x1b]8;;http://evil\x07click\x1b[2J[red]x[/red]\u202e"
@@ -50,7 +51,7 @@ def test_it_shows_entry_by_entry_what_was_cut_or_dropped_and_by_which_rule(run: 
     shown = ask(run, tmp_path, "context", run.root.text, "join").output
     assert "join, attempt 1, saw 3 entries, 1 dropped" in shown
     assert "max_chars_per_artifact 12000" in shown
-    assert "what was left of max_context_chars_total 32000" in shown
+    assert "max_context_chars_total 32000" in shown
     assert "min_remaining_chars 1000" in shown
     assert "[" + "#" * 32 + "] 32,000 of 32,000" in shown
     assert "of 2,500, phase 2" in shown
@@ -128,3 +129,79 @@ def test_budget_stats_says_which_budget_is_too_tight(run: ContextRun, tmp_path: 
     assert (row["verdict"], row["estimator"]) == ("too tight", "chars/4")
     assert row["dropped_tokens"] > 8_000
     assert "too tight" in ask(run, tmp_path, "budget", "stats", run.root.text).output
+
+
+FLOW = """
+name: feature
+phases: {2: {max_tokens: 40}}
+nodes:
+  plan: {kind: agent, template: tpl.agent.x.prompt, phase: 1, select: all}
+  left: {kind: agent, template: tpl.agent.x.prompt}
+  right: {kind: agent, template: tpl.agent.x.prompt}
+  build: {kind: agent, template: tpl.agent.x.prompt, phase: 2, context: {retry: true, failure_route: true,
+    policy: {max_context_chars_total: 20000}}}
+  test: {kind: command, run: [echo, fine]}
+edges:
+  - {from: plan, to: right}
+  - {from: plan, to: left}
+  - {from: right, to: build, on: terminal}
+  - {from: left, to: build, when: "decision == 'approved'"}
+  - {from: build, to: test}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "project", FLOW)
+
+
+def preview(project: Path, node: str, *words: str, columns: int = 160) -> Result:
+    command = ["context", str(project / "flow.yaml"), node, "--preview", "--project", str(project), *words]
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, command)
+
+
+def test_a_preview_says_what_a_node_would_get_at_most_and_records_nothing(project: Path) -> None:
+    data = json.loads(preview(project, "build", "--json").output)
+    assert [(one["node"], one["when"], one["most_chars"]) for one in data["sources"]] == [
+        ("left", "when decision == 'approved'", 8_000),
+        ("right", "on terminal", 0),
+    ]
+    assert [(one["name"], one["when"], one["most_chars"]) for one in data["extensions"]] == [
+        ("retry_context_v1", "from attempt 2, after one that failed", 4_000),
+        ("failure_route_context_v1", "right failed", 8_000),
+    ]
+    assert (data["most_chars"], data["policy"]["max_context_chars_total"]) == (20_000, 20_000)
+    assert (data["manifest"]["max_tokens"], data["manifest"]["narrative_cap"]) == (40, 500)
+    assert data["earlier_phases"] == [[1, "plan"]]
+    assert not (project / ".sapwood").exists()
+
+
+@pytest.mark.parametrize("columns", [40, 160])
+def test_a_preview_shortens_nothing_in_whatever_terminal(project: Path, columns: int) -> None:
+    shown = " ".join(preview(project, "build", columns=columns).output.split())
+    for words in (
+        "when decision == 'approved'",
+        "failure_route_context_v1",
+        "max_failure_route_chars 8000",
+        "plan (1)",
+    ):
+        assert words in shown
+
+
+def test_a_preview_with_another_policy(project: Path) -> None:
+    data = json.loads(preview(project, "build", "--json", "--policy", "max_context_chars_total=50000").output)
+    assert [one["most_chars"] for one in data["sources"]] == [12_000, 12_000]
+
+
+def test_a_preview_of_what_is_not_there_or_gets_no_context(project: Path) -> None:
+    missing = preview(project, "bild")
+    assert isinstance(missing.exception, sapwood.NotFound)
+    assert "did you mean 'build'" in str(missing.exception)
+    assert "no context is made for it" in preview(project, "test").output
+    assert preview(project, "build", "--entry", "1").exit_code == 2
+
+
+def test_a_node_s_own_policy_is_the_one_that_is_shown(project: Path) -> None:
+    run = sapwood.run_workflow(project / "flow.yaml", project=project)
+    result = CliRunner().invoke(cli, ["context", run.text, "build", "--project", str(project), "--json"])
+    assert json.loads(result.output)["policy"]["max_context_chars_total"] == 20_000
