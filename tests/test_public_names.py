@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import subprocess
 import sys
+
+import pytest
 
 import sapwood
 from sapwood import errors
@@ -25,8 +28,18 @@ def test_every_error_is_public_and_drawn_in_the_tree() -> None:
             assert name in drawn, f"{name} is missing from the drawing in errors.py"
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = ("apsw", "dbos", "jinja2", "rich", "sqlalchemy", "yaml", "asyncio", "pyfastcdc", "splintr")
-    code = f"import sys, sapwood; print([name for name in {heavy!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+HEAVY = ("apsw", "dbos", "jinja2", "rich", "sqlalchemy", "yaml", "asyncio", "pyfastcdc", "splintr", "click")
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import sapwood", set()),
+        ("from sapwood.cli.main import cli; cli(['--help'], standalone_mode=False)", {"click"}),
+    ],
+    ids=["import sapwood", "sapwood --help"],
+)
+def test_what_must_be_quick_loads_nothing_heavy(code: str, allowed: set[str]) -> None:
+    tell = f"import sys; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{tell}"], capture_output=True, text=True, check=True)
+    assert set(ast.literal_eval(done.stdout.splitlines()[-1])) <= allowed

@@ -84,6 +84,7 @@ from sapwood.errors import (
     UndeclaredVariable,
     UndefinedValue,
     UnknownTokenizer,
+    WrongArgument,
     WrongStore,
 )
 from sapwood.ingest.ingest import ingest_document
@@ -173,6 +174,7 @@ __all__ = [
     "UndefinedValue",
     "UnknownTokenizer",
     "UpstreamArtifact",
+    "WrongArgument",
     "WrongStore",
     "__version__",
     "apply_context_budget",

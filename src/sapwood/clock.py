@@ -7,10 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from sapwood.core.keys import MAX_DEPTH, ArtifactKey, next_ulid, ulid_text
-from sapwood.errors import KeyTooDeep
-
-ENTROPY_BYTES = 10
+from sapwood.core.keys import ENTROPY_BYTES, MAX_DEPTH, ArtifactKey, next_ulid, ulid_text
+from sapwood.errors import InvalidKey, KeyTooDeep
 
 
 def now_ms() -> int:
@@ -34,6 +32,8 @@ class KeyFactory:
 
     def child(self, parent: ArtifactKey) -> ArtifactKey:
         """Return a new key directly below `parent`."""
+        if not isinstance(parent, ArtifactKey):
+            raise InvalidKey(parent)
         if len(parent.text) >= 27 * MAX_DEPTH:
             raise KeyTooDeep(parent.depth + 1, MAX_DEPTH)
         number = self.number()

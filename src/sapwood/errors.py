@@ -4,6 +4,7 @@ SapwoodError
 ├─ InvalidInput                what was given is wrong; nothing was changed                           exit code 2
 │   ├─ InvalidKey              not an artifact key
 │   │   └─ KeyTooDeep          an artifact key of more than 64 segments
+│   ├─ WrongArgument           An argument of the wrong type, or a wrong value where no other error fits
 │   ├─ InvalidTemplateId       not a template id
 │   ├─ InvalidGuard            the `when` of an edge that does not parse
 │   ├─ InvalidWorkflow         a workflow file with mistakes; carries all of them
@@ -41,29 +42,8 @@ SapwoodError
 ├─ EngineFailed                the engine gave a run up; what was recorded stays
 ├─ EngineStuck                 a run asks for a visit that has ended
 ├─ NotEnriched                 a request without its context id or its previous context
-├─ UnsupportedNode             a node of a kind that cannot be executed
+├─ SpawnRefused                a spawn node whose items are no list, or too many
 ├─ RunBusy                     another live process is at this run
-│   └─ TemplateError           a template that cannot be registered or rendered; has template_id, line and cause
-│       ├─ TemplateNotStatic   its text cannot be kept as it is (a carriage return, a lone surrogate)
-│       ├─ TemplateSyntax      it does not parse, or uses a tag, filter or test that is not there
-│       ├─ UndeclaredVariable  it uses names that it does not declare: unresolved placeholders
-│       ├─ InvalidArguments    arguments that are not declared, or that are no JSON
-│       ├─ UndefinedValue      it uses a value that was not given
-│       ├─ TemplateForbidden   it asks for something that the sandbox does not give
-│       ├─ TemplateLimit       it goes over a limit of size, time or memory
-│       ├─ TemplateFailed      its rendering failed in another way (a wrong type, a division by zero)
-│       ├─ TemplateConflict    two files define one id differently
-│       └─ TemplateCollision   another text with the same hash is stored              exit code 4
-│   ├─ InvalidAnswer           an answer that the gate does not offer
-├─ NotFound                    what was asked for is not there                        exit code 3
-├─ DocumentNotWritten          a node's document could not be brought to the disk     exit code 4
-├─ IngestFailed                a document's files did not all land, and the settings say to fail          exit code 4
-├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
-├─ EngineBusy                  this process already has an engine                     exit code 4
-├─ NotEnriched                 a request without its context id or its previous context  exit code 4
-├─ SpawnRefused                a spawn node whose items are no list, or too many      exit code 4
-├─ EngineStuck                 a run asks for a visit that has ended                  exit code 4
-├─ RunBusy                     another live process is at this run                    exit code 4
 ├─ RecordingRefused            the record would no longer be true; what is stored is unchanged
 │   ├─ DuplicateKey            a key that is already stored; the first artifact stays
 │   ├─ DuplicateClaim          somebody else already did this (run, node, attempt, delivery, role)
@@ -120,6 +100,16 @@ class KeyTooDeep(InvalidKey):
         InvalidInput.__init__(self, f"artifact key with {depth} segments; the limit is {limit}")
         self.depth = depth
         self.limit = limit
+
+
+class WrongArgument(InvalidInput):
+    """An argument of the wrong type, or a wrong value where no other error fits."""
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(f"argument {name} is {_shown(value)}; expected {expected}")
+        self.name = name
+        self.value = value
+        self.expected = expected
 
 
 class InvalidTemplateId(InvalidInput):
@@ -334,8 +324,10 @@ class ProviderBrokeProtocol(ProviderError):
 
 
 class ClockOutOfRange(SapwoodError):
-    def __init__(self, now_ms: int) -> None:
-        super().__init__(f"the clock shows {now_ms} ms, outside what a key can carry; set the machine's clock")
+    def __init__(self, now_ms: object) -> None:
+        super().__init__(
+            f"the clock shows {_shown(now_ms)} ms; a key carries whole milliseconds from 0 to 2**48 - 1, set the clock"
+        )
         self.now_ms = now_ms
 
 
@@ -497,5 +489,8 @@ def _one_line(text: str) -> str:
 
 def _shown(value: object) -> str:
     """Return `value` for a message: quoted, on one line, and short."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__} that cannot be shown"  # an integer of 5,000 digits, or a broken __repr__
     return text if len(text) <= 120 else f"{text[:100]}… ({len(text)} characters)"

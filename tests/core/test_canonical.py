@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.core import canonical as module
-from sapwood.core.canonical import canonical_json
+from sapwood.core.canonical import canonical_json, read_json
 from sapwood.core.hashing import hash_bytes, hash_json, hash_text, utf8
 from sapwood.errors import InvalidText, NotCanonical
 from tests.conftest import Dose
@@ -172,6 +172,22 @@ def test_a_nesting_far_beyond_the_limit_is_refused_and_not_a_crash() -> None:
 def test_integers_of_any_size_are_exact(digits: int) -> None:
     assert canonical_json(10**digits + 7) == b"1" + b"0" * (digits - 1) + b"7"
     assert canonical_json(-(10**digits)) == b"-1" + b"0" * digits
+
+
+@pytest.mark.parametrize("digits", [1, 4_000, 4_299, 4_300, 4_301, 20_000])
+def test_what_was_written_is_read_back_exactly(digits: int) -> None:
+    for value in (10**digits + 7, {"a": [-(10**digits), 1.5, "é", None]}):
+        assert read_json(canonical_json(value)) == value
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [b"", b"{", b"nul", b"NaN", b"[1,]", b'"\\ud800"', b'"\xff"', b"[" * 100_000, b"[NaN," + b"9" * 5_000 + b"]"],
+    ids=["empty", "open", "word", "NaN", "comma", "surrogate", "bytes", "deep", "NaN and a long integer"],
+)
+def test_what_is_no_json_is_refused_when_read(wrong: bytes) -> None:
+    with pytest.raises(NotCanonical):
+        read_json(wrong)
 
 
 def test_hashes() -> None:

@@ -218,6 +218,6 @@ def test_a_key_never_changes() -> None:
 def test_a_step_that_trusts_the_clock_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     trusting = KeyFactory(clock=iter([10, 5]).__next__, entropy=lambda count: bytes(count))
     monkeypatch.setattr(
-        "sapwood.clock.next_ulid", lambda last, now_ms, entropy: module.next_ulid(None, now_ms, entropy)
+        "sapwood.clock.next_ulid", lambda last, now_ms, entropy: module.next_ulid(None, now_ms, bytes(10))
     )
     assert trusting.number() > trusting.number()

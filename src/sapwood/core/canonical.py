@@ -1,4 +1,4 @@
-"""JSON value -> canonical bytes: one value, one text, one hash.
+"""JSON value <-> canonical bytes: one value, one text, one hash.
 
 Keys in code point order, no white space, the shortest number that reads back to the same double. `msgspec` writes
 the bytes; this module refuses what has no canonical form and rewrites the few floats it prints differently.
@@ -6,6 +6,7 @@ the bytes; this module refuses what has no canonical form and rewrites the few f
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from sapwood.errors import NotCanonical
 MAX_NESTING: Final = 128
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder().decode
 _EXACT_BELOW = 2.0**53
 _DIGITS_AT_ONCE = 4000  # below the interpreter's limit for turning integers into text
 _HUGE = 10**_DIGITS_AT_ONCE
@@ -31,6 +33,19 @@ def canonical_json(value: Any) -> bytes:
         return _encode(_normal(value, 0))
     except (_Refused, UnicodeEncodeError):
         raise next(_culprits(value, "$", 0)) from None
+
+
+def read_json(data: bytes) -> Any:
+    """Return the value of JSON bytes, its integers exact; raise NotCanonical when they are no JSON."""
+    try:
+        try:
+            return _decode(data)
+        except msgspec.ValidationError:  # an integer of more digits than the interpreter likes to read at once
+            return json.loads(data, parse_int=_read_integer, parse_constant=_refuse_constant)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise NotCanonical("$", f"the bytes are no JSON: {error}") from None
+    except RecursionError:
+        raise NotCanonical("$", f"the bytes are JSON nested more than {MAX_NESTING} levels deep") from None
 
 
 def _normal(value: Any, depth: int) -> Any:
@@ -119,6 +134,20 @@ def _integer_text(value: int) -> str:
         parts.append(f"{low:0{_DIGITS_AT_ONCE}d}")
     parts.append(str(value))
     return "".join(reversed(parts))
+
+
+def _read_integer(text: str) -> int:
+    if text.startswith("-"):
+        return -_read_integer(text[1:])
+    number = 0
+    for at in range(0, len(text), _DIGITS_AT_ONCE):
+        digits = text[at : at + _DIGITS_AT_ONCE]
+        number = number * 10 ** len(digits) + int(digits)
+    return number
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _culprits(value: Any, path: str, depth: int) -> Iterator[NotCanonical]:

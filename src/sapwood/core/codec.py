@@ -11,17 +11,16 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, get_args
 
-import msgspec
-
 from sapwood.core.artifacts import AnyArtifact
-from sapwood.core.canonical import canonical_json
+from sapwood.core.canonical import canonical_json, read_json
+from sapwood.core.expect import expect
 from sapwood.core.hashing import utf8
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.record import Record
 from sapwood.core.shapes import Field, fields_of, given, take, typed
 from sapwood.core.typed import JsonObject
-from sapwood.errors import InvalidArtifact
+from sapwood.errors import InvalidArtifact, NotCanonical
 
 WIRE_FIELDS: Final = frozenset({"key", "kind", "content", "content_hash", "metadata"})
 
@@ -116,6 +115,7 @@ def from_dict(data: Mapping[str, Any]) -> Artifact | UnknownArtifact:
 
 def record_from_dict(data: Mapping[str, Any]) -> Record:
     """Return the record of a wire form; raise InvalidArtifact when its parts do not fit together."""
+    expect(data, Mapping, "data", "the wire form of an artifact: an object")
     if data.keys() != WIRE_FIELDS:
         raise InvalidArtifact("artifact", f"has {sorted(map(str, data))}; expected {sorted(WIRE_FIELDS)}")
     key, kind, metadata = ArtifactKey(data["key"]), data["kind"], data["metadata"]
@@ -148,8 +148,8 @@ def _value(content: bytes, media: Any, where: str) -> Any:
     if media == "bytes":
         return content
     try:
-        return content.decode() if media == "text" else msgspec.json.decode(content)
-    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        return content.decode() if media == "text" else read_json(content)
+    except (UnicodeDecodeError, NotCanonical) as error:
         raise InvalidArtifact(where, f"its bytes are no {media or 'JSON'}: {error}") from None
 
 

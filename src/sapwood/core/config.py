@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from sapwood.core.expect import expect
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.shapes import fields_of, take, typed
@@ -89,6 +90,7 @@ def execution_config(key: ArtifactKey, given: Mapping[str, Any]) -> ExecutionCon
 
     A model or tool may be given by its name alone. Names that are no fields are kept.
     """
+    expect(given, Mapping, "config", "a table of the fields of ExecutionConfig")
     content = {**dict.fromkeys(CONFIG_FIELDS), **given}
     reasons = content.setdefault("why_absent", {})
     if isinstance(reasons, Mapping):

@@ -112,7 +112,7 @@ def write_truncation(cut: Cut) -> str:
 
 def read_entry(header_lines: re.Pattern[str], text: str) -> dict[str, Any]:
     """Return the fields of an entry with this header, typed, and its content; raise InvalidEnvelope if inexact."""
-    header = header_lines.match(text)
+    header = header_lines.match(text) if isinstance(text, str) else None
     if header is None:
         raise InvalidEnvelope("the header lines are not exact")
     fields = {name: _typed(name, value) for name, value in header.groupdict().items()}

@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 
 from sapwood.core.artifacts import EventArtifact, MessageStreamArtifact
 from sapwood.core.events import AnyEvent, GraphEvent
+from sapwood.core.expect import expect
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.shapes import fields_of, given, take, typed
 from sapwood.core.typed import JsonObject
@@ -68,6 +69,7 @@ def event_to_dict(event: GraphEvent) -> JsonObject:
 
 def event_from_dict(data: Mapping[str, Any]) -> GraphEvent:
     """Return the event of a wire form; fields of a newer version are kept in `unknown`."""
+    expect(data, Mapping, "data", "the wire form of an event: an object")
     rest = dict(data)
     name = rest.pop("type", None)
     cls = EVENT_TYPES.get(name) if isinstance(name, str) else None

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from sapwood.core.expect import expect
+
 # Every line that matters starts after a newline; a literal first character lets the scan jump from line to line.
 _MARKER: Final = re.compile(r"\n(?: {0,3}(?P<run>`{3,}|~{3,})|<<<(?P<edge>BEGIN|END)>>>(?=\r?\n|\Z))")
 _FILE: Final = re.compile(r"([A-Za-z0-9_+.-]+) file=([^\s'\"](?:\S*[^\s'\"])?)")  # \s is str.isspace
@@ -45,7 +47,8 @@ class _Open(msgspec.Struct, frozen=True, gc=False):
 
 
 def parse_fences(document: str) -> list[Block]:
-    """Return every backtick fence of `document`, in order. Never raises, in time linear in the document's length."""
+    """Return every backtick fence of `document`, in order. Refuses no text; in time linear in the document's length."""
+    expect(document, str, "document", "text")
     text = "\n" + document.removeprefix("\ufeff")
     blocks: list[Block] = []
     fence: _Open | None = None

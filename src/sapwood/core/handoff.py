@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sapwood.core.contentflags import CLEAN, ContentFlags, find_flags
 from sapwood.core.envelope import CONTENT_TYPES, write_envelope
+from sapwood.core.expect import expect, expect_each
 from sapwood.core.extensions import Extension, cut_extension, write_extension
 from sapwood.core.instants import find_instant
 from sapwood.core.integers import is_id, is_integer
@@ -125,6 +126,8 @@ def assemble_handoff(
     _require(is_id(workflow_run_id), "workflow_run_id", workflow_run_id, _ID)
     _require(is_node_key(target_node_key), "target_node_key", target_node_key, _NODE_KEY)
     assembly_timestamp = _instant("assembled_at", assembled_at)
+    expect(policy, HandoffPolicy, "policy", "a HandoffPolicy")
+    artifacts = expect_each(artifacts, UpstreamArtifact, "artifacts", "UpstreamArtifacts")
     in_scope = [artifact for artifact in artifacts if artifact.distance <= policy.max_distance]
     candidates = order_candidates(latest_reports(in_scope))
     extras = _place_extensions(extensions, policy.max_context_chars_total)

@@ -6,11 +6,13 @@ from hashlib import sha256
 from typing import Any
 
 from sapwood.core.canonical import canonical_json
+from sapwood.core.expect import expect
 from sapwood.errors import InvalidText
 
 
 def hash_bytes(data: bytes) -> str:
     """Return the hash of raw bytes."""
+    expect(data, (bytes, bytearray), "data", "bytes")
     return sha256(data).hexdigest()
 
 
@@ -26,6 +28,7 @@ def hash_json(value: Any) -> str:
 
 def utf8(text: str, field: str) -> bytes:
     """Return `text` as UTF-8; raise InvalidText that names `field` when it holds a lone surrogate."""
+    expect(text, str, field, "text")
     try:
         return text.encode()
     except UnicodeEncodeError as error:

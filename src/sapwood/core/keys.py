@@ -9,25 +9,30 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sapwood.errors import ClockOutOfRange, InvalidKey, KeyTooDeep
+from sapwood.errors import ClockOutOfRange, InvalidKey, KeyTooDeep, WrongArgument
 
 MAX_DEPTH: Final = 64
 SEGMENT_BYTES: Final = 16
 MAX_TIME_MS: Final = 2**48 - 1
+ENTROPY_BYTES: Final = 10
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
 _VALUES = {digit: value for value, digit in enumerate(_CROCKFORD)}
 _SEGMENT = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
 _KEY = re.compile(f"ak:{_SEGMENT}(?:/{_SEGMENT})*")
-_ENTROPY_BITS = 80
+_ENTROPY_BITS = 8 * ENTROPY_BYTES
 
 
 def next_ulid(last: int | None, now_ms: int, entropy: bytes) -> int:
     """Return the ULID after `last` at `now_ms`, as a number: always greater than `last`, whatever the clock does."""
+    if type(now_ms) is not int:
+        raise ClockOutOfRange(now_ms)
     if last is not None and now_ms <= last >> _ENTROPY_BITS:
         number = last + 1  # the random part counts up; its overflow is the next millisecond
     else:
+        if type(entropy) is not bytes or len(entropy) != ENTROPY_BYTES:
+            raise WrongArgument("entropy", entropy, f"{ENTROPY_BYTES} bytes")
         number = max(now_ms, 0) << _ENTROPY_BITS | int.from_bytes(entropy, "big")
     if number >> 128:
         raise ClockOutOfRange(now_ms)
@@ -89,6 +94,8 @@ class ArtifactKey:
     @classmethod
     def unpack(cls, packed: bytes) -> ArtifactKey:
         """Read a key from its stored form, 16 bytes a segment."""
+        if not isinstance(packed, bytes):
+            raise InvalidKey(packed)
         depth, rest = divmod(len(packed), SEGMENT_BYTES)
         if rest or not 1 <= depth <= MAX_DEPTH:
             raise InvalidKey(packed)
@@ -135,6 +142,8 @@ class ArtifactKey:
         return ulid_number(self.text[-26:-16])
 
     def is_ancestor_of(self, other: ArtifactKey) -> bool:
+        if not isinstance(other, ArtifactKey):
+            raise InvalidKey(other)
         return other.text.startswith(self.text + "/")
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from sapwood.core.expect import expect, expect_each
 from sapwood.core.hashing import utf8
 from sapwood.core.integers import is_integer
 from sapwood.core.lengths import shorten
@@ -136,9 +137,11 @@ def resolve_manifest(phase: int, overrides: Mapping[Any, Any] | None = None) -> 
     """
     _require_count("phase", phase)
     manifest = DEFAULT_MANIFESTS.get(phase, PhaseManifest(phase))
+    expect(overrides, (Mapping, type(None)), "overrides", "a table by phase, or the fields of one phase")
     override = _override_for(phase, overrides or {})
     if isinstance(override, PhaseManifest):
         return replace(override, phase=phase)
+    expect(override, Mapping, f"overrides[{phase}]", "a table of fields, or a PhaseManifest")
     known = ("handoff_fields", "narrative_cap", "max_tokens")
     for name in override:
         if name not in known:
@@ -157,7 +160,9 @@ def budgeted_handoff_context(
     handoffs: Iterable[PhaseHandoff], manifest: PhaseManifest, counter: TokenCounter = CHARS_4
 ) -> Budgeted:
     """Return the text of `build_handoff_context` and what the budget did to it."""
-    return apply_context_budget(_assembled(list(handoffs), manifest), manifest.max_tokens, counter)
+    expect(manifest, PhaseManifest, "manifest", "a PhaseManifest")
+    handoffs = expect_each(handoffs, PhaseHandoff, "handoffs", "PhaseHandoffs")
+    return apply_context_budget(_assembled(handoffs, manifest), manifest.max_tokens, counter)
 
 
 def _assembled(handoffs: list[PhaseHandoff], manifest: PhaseManifest) -> str:

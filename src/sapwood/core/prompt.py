@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from sapwood.core.expect import expect, expect_each
 from sapwood.errors import InvalidArtifact
 
 
@@ -95,6 +96,8 @@ def order_context(contributions: Iterable[Contribution]) -> tuple[str, ...]:
 
 def render_provider_text(prompt: str, context: Sequence[str]) -> str:
     """Return the text of the user part that every provider gets: the numbered entries, if any, then the prompt."""
+    expect(prompt, str, "prompt", "text")
+    context = expect_each(context, str, "context", "a sequence of texts")
     if not context:
         return prompt
     lines = "\n".join(f"[{number}] {entry}" for number, entry in enumerate(context, 1))

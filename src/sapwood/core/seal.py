@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from sapwood.core.artifacts import EndStatus, Seal
 from sapwood.core.canonical import canonical_json
+from sapwood.core.expect import expect, expect_each
 from sapwood.core.findings import Finding
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import InvalidArtifact
@@ -133,6 +134,8 @@ def check_seal(seal: Seal | None, run: ArtifactKey, summary: Summary) -> list[Fi
 
 def prove_inclusion(leaf_hashes: Sequence[bytes], index: int) -> list[bytes]:
     """Return the proof that the leaf at `index` is in the tree: the hashes beside its way up, lowest first."""
+    leaf_hashes = expect_each(leaf_hashes, bytes, "leaf_hashes", "hashes")
+    expect(index, int, "index", "a place from 0 up")
     if not 0 <= index < len(leaf_hashes):
         raise InvalidArtifact("inclusion proof", f"leaf {index} of {len(leaf_hashes)}")
     proof: list[bytes] = []

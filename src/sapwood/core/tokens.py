@@ -9,6 +9,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from sapwood.core.expect import expect
+from sapwood.errors import WrongArgument
+
 ELLIPSIS: Final = "..."
 CHARS_PER_TOKEN: Final = 4
 
@@ -53,6 +56,7 @@ class Budgeted(NamedTuple):
 
 def estimate_tokens(text: str, counter: TokenCounter = CHARS_4) -> int:
     """Return about how many tokens `text` is."""
+    expect(text, str, "text", "text")
     return counter.count(text)
 
 
@@ -61,6 +65,9 @@ def truncate_to_token_budget(text: str, budget: int, counter: TokenCounter = CHA
 
     The cut is after the last sentence that fits, else after the last whole word, else inside the word.
     """
+    expect(text, str, "text", "text")
+    if type(budget) is not int:
+        raise WrongArgument("budget", budget, "a whole number of tokens; 0 means unlimited")
     if budget <= 0 or counter.count(text) <= budget:
         return text
     room = _room(text, budget, counter)

@@ -13,6 +13,7 @@ from typing import Final
 
 from sapwood.core.artifacts import RefArtifact
 from sapwood.core.codec import from_record
+from sapwood.core.expect import expect
 from sapwood.core.findings import Finding
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.record import Record
@@ -54,6 +55,7 @@ class ArtifactTree:
 
     def find(self, key: ArtifactKey) -> Record | None:
         """Return the record with this key, or None."""
+        expect(key, ArtifactKey, "key", "an ArtifactKey")
         return self._records.get(key.text)
 
     @property
@@ -68,6 +70,7 @@ class ArtifactTree:
         """Yield the record of `under` and all below it (all records without it), each parent before its children."""
         order = self._sorted()
         if under is not None:
+            expect(under, ArtifactKey, "under", "an ArtifactKey")
             start = bisect_left(order, under.text, key=_key_text)
             order = order[start : bisect_left(order, under.text + _AFTER_SLASH, start, key=_key_text)]
         return iter(order)
