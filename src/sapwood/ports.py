@@ -55,11 +55,11 @@ class Steps(Protocol):
     async def route(self, run: str, running: Sequence[str]) -> list[str]:
         """Return the visits `<node>.<attempt>` to start now besides `running`; none of either ends the graph."""
 
-    async def claim(self, run: str, node: str, attempt: int) -> float:
-        """Open the attempt; return how many seconds it has to wait before it may be called."""
+    async def claim(self, run: str, node: str, attempt: int) -> None:
+        """Open the attempt."""
 
     async def call(self, run: str, node: str, attempt: int) -> str:
-        """Do the node's work once; return the attempt's status."""
+        """Do the node's work once, when its turn has come; return the attempt's status, or `paused`."""
 
     async def finish(self, run: str) -> str:
         """Close the run as far as it can be closed; return its status."""

@@ -23,14 +23,12 @@ class FakeSteps:
         *,
         visits: dict[str, int] | None = None,
         seconds: dict[str, float] | float = 0.0,
-        delay_s: float = 0.0,
         places: int = 1000,
     ) -> None:
         self.log = log
         self.graph = graph
         self.visits = visits or {}
         self.seconds = seconds
-        self.delay_s = delay_s
         self.places = asyncio.Semaphore(places)
 
     def write(self, *fact: object) -> None:
@@ -58,8 +56,8 @@ class FakeSteps:
                 ready.append(f"{node}.{visit}")
         return ready
 
-    async def claim(self, run: str, node: str, attempt: int) -> float:
-        return self.delay_s
+    async def claim(self, run: str, node: str, attempt: int) -> None:
+        pass
 
     async def call(self, run: str, node: str, attempt: int) -> str:
         if f"{node}.{attempt}" in self.results(run):

@@ -52,7 +52,7 @@ def read_line(line: Any, stamp: Stamp) -> GraphEvent | ProviderResult | LineErro
 
 def read_result(data: Mapping[str, Any]) -> ProviderResult:
     """Return the result that `data` describes; raise ValueError for what does not fit."""
-    known = ("report", "content_type", "decision", "data", "tokens")
+    known = ("report", "content_type", "decision", "data", "tokens", "input_tokens")
     unknown = [name for name in data if name not in known]
     if unknown:
         raise ValueError(f"a result has no {unknown[0]!r}; it has {', '.join(known)}")
@@ -66,9 +66,16 @@ def read_result(data: Mapping[str, Any]) -> ProviderResult:
         raise ValueError(f"the decision of a result is one of {', '.join(DECISIONS)}, not {str(decision)[:40]!r}")
     if not isinstance(data.get("data", {}), Mapping):
         raise ValueError("the data of a result is an object")
-    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 0:
+    if not _is_count(tokens):
         raise ValueError("the tokens of a result are a whole number")
-    return ProviderResult(report, content_type, decision, dict(data.get("data", {})), tokens)
+    read = data.get("input_tokens")
+    if read is not None and not (_is_count(read) and read <= tokens):
+        raise ValueError("the input_tokens of a result are a whole number, of its tokens")
+    return ProviderResult(report, content_type, decision, dict(data.get("data", {})), tokens, read)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _delta(kind: str, line: Mapping[str, Any], stamp: Stamp) -> GraphEvent:

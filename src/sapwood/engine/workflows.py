@@ -33,12 +33,10 @@ def register(steps: Steps, polling_s: float) -> GraphWorkflow:
 
     @DBOS.workflow(name=NODE)
     async def node_workflow(run: str) -> str:
-        """One attempt of one node: claim it, wait out its delay, call."""
+        """One attempt of one node: claim it, call."""
         me = own_id()
         node, attempt = visit_of(run, me)
-        delay_s = await DBOS.run_step_async({"name": f"claim:{node}#{attempt}"}, steps.claim, run, node, attempt)
-        if delay_s > 0:
-            await DBOS.sleep_async(delay_s)
+        await DBOS.run_step_async({"name": f"claim:{node}#{attempt}"}, steps.claim, run, node, attempt)
         child = await start(me + CALL_SUFFIX, call, run)
         return await child.get_result(polling_interval_sec=polling_s)
 

@@ -32,7 +32,7 @@ from sapwood.providers.stamps import Stamps, real_stamps
 
 MAX_SCRIPT_BYTES: Final = 16 * 1024 * 1024
 MAX_REPORT_CHARS: Final = 64 * 1024 * 1024
-_RESULT = ("report", "content_type", "decision", "data", "tokens")
+_RESULT = ("report", "content_type", "decision", "data", "tokens", "input_tokens")
 _KNOWN = (*_RESULT, "fail", "retryable", "events", "delay_s", "repeat")
 _NOBODY = Stamp("0", "check", "2026-01-01T00:00:00.000Z")
 

@@ -14,7 +14,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import SpawnNode, WorkflowNode
 from sapwood.errors import SapwoodError
-from sapwood.runtime.history import CANCEL, OF_RUN, Histories, History
+from sapwood.runtime.history import CANCEL, OF_RUN, Attempt, Histories, History
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.node_kinds import perform
 from sapwood.runtime.products import add_products
@@ -22,7 +22,7 @@ from sapwood.runtime.shielded import shielded
 from sapwood.runtime.world import Done, Work, World
 
 MAX_DELIVERIES: Final = 10  # an attempt whose process died that often is what kills it
-CANCEL_POLLING_S: Final = 0.1
+POLLING_S: Final = 0.1
 
 
 class Cancelled(Exception):
@@ -52,26 +52,25 @@ class Executor:
             for node in unopened:
                 await shielded(self.journal.open_attempt, plan, history, node, history.next_attempt(node))
 
-    async def claim(self, run: str, node: str, attempt: int) -> float:
+    async def claim(self, run: str, node: str, attempt: int) -> None:
         history = await asyncio.to_thread(self._histories.load, run)
-        tries = history.open_tries(node)
-        earlier = [one for one in tries if one.number < attempt]
-        if not any(one.number == attempt for one in tries):
+        if not any(one.number == attempt for one in history.open_tries(node)):
             await shielded(self.journal.open_attempt, self._histories.plan(run), history, node, attempt)
-        return (earlier[-1].retry_after_s or 0.0) if earlier else 0.0
 
     async def call(self, run: str, node: str, attempt: int) -> str:
         history = await asyncio.to_thread(self._histories.load, run)
         one = history.attempts[node][attempt - 1]
         if one.result is not None:
             return one.result.status
+        if not await self._is_its_turn(run, history, one):
+            return "paused"
         work = await shielded(self.journal.open_delivery, self._histories.plan(run), history, one)
         try:
-            done = await self._unless_cancelled(work)
+            done = await self._unless_stopped(work)
         except Cancelled:
             return await shielded(self.journal.end_cancelled, work)
         except SapwoodError as error:
-            done = Done(ProviderResult(), error=str(error))
+            done = Done.failed(error)
         return await shielded(self._end, work, done)
 
     def _end(self, work: Work, done: Done) -> str:
@@ -87,21 +86,46 @@ class Executor:
             status = "completed" if history.progress.outcome == "success" else "failed"
         return await shielded(self.journal.close_run, self._histories.plan(run), history, status)
 
-    async def _unless_cancelled(self, work: Work) -> Done:
-        """Perform the work; stop it when the run is cancelled meanwhile, or when its process died too often over it."""
+    async def _is_its_turn(self, run: str, history: History, attempt: Attempt) -> bool:
+        """Wait as long as a retry has to, from the recorded end of the try before it; tell whether to go on then."""
+        tries = [one for one in history.open_tries(attempt.node) if one.number < attempt.number]
+        before = tries[-1] if tries else None
+        if before is None or before.result_key is None:
+            return True
+        due_ms = before.result_key.time_ms + 1000 * (before.retry_after_s or 0.0)
+        while not history.is_cancelled and (rest_s := (due_ms - self.world.store.clock()) / 1000) > 0:
+            await asyncio.sleep(min(rest_s, POLLING_S))
+            history = await asyncio.to_thread(self._histories.load, run)
+            if history.is_paused:
+                return False
+        return True
+
+    async def _unless_stopped(self, work: Work) -> Done:
+        """Perform the work; stop it when the run is cancelled, a limit on time is reached, or it kills its process."""
         if len(work.attempt.deliveries) > MAX_DELIVERIES:
             return Done(ProviderResult(), error=f"its process died {MAX_DELIVERIES} times during this attempt")
+        work.meter.check()
+        if await asyncio.to_thread(self._is_cancelled, work.plan.run):
+            raise Cancelled
         task: asyncio.Task[Done] = asyncio.ensure_future(perform(work, self.journal))
         try:
             while not task.done():
-                await asyncio.wait({task}, timeout=CANCEL_POLLING_S)
-                if not task.done() and await asyncio.to_thread(self._is_cancelled, work.plan.run):
-                    raise Cancelled
+                await asyncio.wait({task}, timeout=self._next_look_s(work))
+                if not task.done():
+                    work.meter.check()
+                    if await asyncio.to_thread(self._is_cancelled, work.plan.run):
+                        raise Cancelled
             return task.result()
         finally:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
+
+    def _next_look_s(self, work: Work) -> float:
+        deadline_ms = work.meter.deadline_ms
+        if deadline_ms is None:
+            return POLLING_S
+        return min(POLLING_S, max(0.001, (deadline_ms - self.world.store.clock()) / 1000))
 
     def _is_cancelled(self, run: ArtifactKey) -> bool:
         with self.world.store.artifacts.read() as reader:

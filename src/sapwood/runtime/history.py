@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import msgspec
@@ -125,6 +126,12 @@ class History:
     is_cancelled: bool
     is_paused: bool
     pruned: frozenset[tuple[str, int]]
+    pauses: tuple[tuple[int, int | None], ...] = ()
+
+    def paused_ms(self, since_ms: int, now_ms: int) -> int:
+        """Return for how long the run has been paused since then."""
+        spans = ((max(start, since_ms), now_ms if end is None else end) for start, end in self.pauses)
+        return sum(max(0, end - start) for start, end in spans)
 
     @property
     def progress(self) -> Progress:
@@ -205,13 +212,13 @@ class Histories:
         plan = self.plan(run)
         with self._store.read() as reader:
             attempts: dict[str, list[Attempt]] = {}
-            of_run = {CANCEL: 0, PAUSE: 0, RESUME: 0}
+            of_run: dict[str, list[int]] = {CANCEL: [], PAUSE: [], RESUME: []}
             pruned = set()
             dispatched: dict[tuple[str, int], ArtifactKey] = {}
             claims = reader.list_claims(plan.run)
             for claim in claims:  # by node, attempt, delivery, role: a delivery-0 request first
                 if claim.node == OF_RUN:
-                    of_run[claim.role] = of_run.get(claim.role, 0) + 1
+                    of_run.setdefault(claim.role, []).append(claim.key.time_ms)
                 elif claim.role == PRUNED:
                     pruned.add((claim.node, claim.attempt))
                 elif claim.role == REQUEST:
@@ -236,9 +243,10 @@ class Histories:
             attempts,
             levels,
             {node.key: name for name, level in levels.items() for node in level.workflow.nodes},
-            of_run[CANCEL] > 0,
-            of_run[PAUSE] > of_run[RESUME],
+            bool(of_run[CANCEL]),
+            len(of_run[PAUSE]) > len(of_run[RESUME]),
             frozenset(pruned),
+            tuple(zip_longest(of_run[PAUSE], of_run[RESUME])),
         )
 
     def _open_levels(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from sapwood.core.schedule import selected_predecessors
 from sapwood.core.workflow import GateNode
 from sapwood.errors import DuplicateClaim, IncompleteRun
 from sapwood.ports import Claim
+from sapwood.runtime.budgets import open_meter
 from sapwood.runtime.history import (
     DELIVERY,
     DISPATCH,
@@ -111,6 +113,7 @@ class Journal:
         """Begin a try to do the attempt's work. Raises NotEnriched for a request that lacks its context."""
         with self.world.store.artifacts.read() as reader:
             check_enriched(load_artifact(reader, attempt.request, AgentRequest), plan.agents)
+            meter = open_meter(reader, plan, history, attempt, self.world.store.clock)
         number = len(attempt.deliveries) + 1
         key = self.keys.child(attempt.request)
         interrupted = attempt.deliveries[number - 1] if number > 1 else None
@@ -118,7 +121,7 @@ class Journal:
         self.claim([delivery], [Claim(plan.run, attempt.node, attempt.number, number, DELIVERY, key)])
         attempt.deliveries[number] = key
         level = history.level_of(attempt.node)
-        return Work(plan, history, level, level.workflow.node(attempt.node), attempt, attempt.run_node_id, key)
+        return Work(plan, history, level, level.workflow.node(attempt.node), attempt, attempt.run_node_id, key, meter)
 
     def end_attempt(self, work: Work, done: Done) -> str:
         """Record the attempt's one result, with what routing makes of it; return its status."""
@@ -131,7 +134,7 @@ class Journal:
             decision=done.result.decision,
             result=done.result.data,
             error=done.error,
-            metadata={**_routed(work, done), "tokens": done.result.tokens},
+            metadata={**_routed(work, done), **asdict(work.meter.usage)},
             **done.about,
         )
         report = self._report_of(work, done, self.keys.child(key))
@@ -259,7 +262,7 @@ def _routed(work: Work, done: Done) -> dict[str, Any]:
         attempt=work.attempt.number,
     )
     delay_s = next_try_delay_s(work.node, len(work.history.open_tries(work.node.key)), outcome)
-    if delay_s is not None:
+    if delay_s is not None and not done.is_final:
         return {"retry_after_s": delay_s}
     level = work.level
     selection = route(level.workflow, work.node.key, outcome, level.frame.inputs, level.progress.state.loops)

@@ -43,8 +43,7 @@ async def run_agent(node: AgentNode, work: Work, journal: Journal) -> Done:
     except StoreError:
         raise
     except Exception as error:
-        words = str(error) if isinstance(error, SapwoodError) else f"{type(error).__name__}: {error}"
-        return Done(ProviderResult(), error=words, manifest=context.manifest)
+        return Done.failed(error, context.manifest)
     return Done(result, manifest=context.manifest)
 
 
@@ -118,9 +117,11 @@ async def call_provider(
             raise ProviderBrokeProtocol(node.provider, "it went on after its result")
         if isinstance(item, GraphEvent):
             journal.emit(work.delivery, item)
+            work.meter.see(item)
         else:
             result = item
     if result is None:
         raise ProviderBrokeProtocol(node.provider, "it ended without a result")
+    work.meter.end(result)
     journal.emit(work.delivery, journal.event(ActionCompletedEvent, node.key, agent_name=node.provider))
     return result

@@ -12,7 +12,9 @@ from sapwood.core.kind import Artifact
 from sapwood.core.prompt import Contributor
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import CommandNode, Node
+from sapwood.errors import SapwoodError
 from sapwood.ports import Documents, Provider
+from sapwood.runtime.budgets import Meter
 from sapwood.runtime.history import Attempt, History, Level, Plan
 from sapwood.runtime.session import Store
 
@@ -43,6 +45,7 @@ class Work:
     attempt: Attempt
     run_node_id: int
     delivery: ArtifactKey
+    meter: Meter
 
     @property
     def scope(self) -> dict[str, Any]:
@@ -52,7 +55,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a node's work came to. `error` makes it a failure.
+    """What a node's work came to. `error` makes it a failure, `is_final` one that another try would not mend.
 
     `products` are recorded with the result; `about` are further fields of the result itself.
     """
@@ -62,3 +65,10 @@ class Done:
     manifest: dict[str, Any] | None = None
     products: tuple[Artifact, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
+    is_final: bool = False
+
+    @classmethod
+    def failed(cls, error: Exception, manifest: dict[str, Any] | None = None) -> Done:
+        """Return a failure for this reason."""
+        words = str(error) if isinstance(error, SapwoodError) else f"{type(error).__name__}: {error}"
+        return cls(ProviderResult(), words, manifest, is_final=getattr(error, "retryable", True) is False)
