@@ -26,7 +26,7 @@ PEER_PACKAGES = [
     "langchain-core==1.7.2",
     "ormsgpack==1.13.1",
 ]
-NAMES = ["raw_step", "raw_step_tuned", "langgraph_saver"]
+NAMES = ["sapwood", "raw_step", "raw_step_tuned", "langgraph_saver"]
 ROUNDS = {"W1": 9, "W1p": 5, "W2": 5}
 
 Result = dict[str, Any]

@@ -21,6 +21,9 @@ from benchmarks.record_workload import (
     ARTIFACTS_A_STEP,
     PACE_S,
     STEPS,
+    TEMPLATE,
+    TEMPLATE_ID,
+    VARIABLES,
     Step,
     make_steps,
     payloads,
@@ -197,7 +200,49 @@ class LangGraphSaver(Contestant):
         self.db.close()
 
 
+class Sapwood(Contestant):
+    """The recording API, as an application calls it: validation, rendering, spool and synced scope ends included."""
+
+    def open(self) -> None:
+        import sapwood
+
+        self.contribution = sapwood.Contribution
+        self.store = sapwood.open(self.path)
+        self.store.templates.register(TEMPLATE_ID, TEMPLATE, variables=VARIABLES)
+
+    def begin(self) -> None:
+        self.run = self.store.record(config={"models": ["m-1"]}, inputs={"topic": "trees"}).__enter__()
+
+    def step(self, step: Step) -> None:
+        agent = self.run.agent("worker", request=step.request)
+        parts = [self.contribution(name, text, order) for order, (name, text) in enumerate(step.contributions)]
+        prompt = agent.prompt(TEMPLATE_ID, args=step.args, contributions=parts)
+        assert len(prompt) == len(step.prompt)
+        for name, given, got in step.tools:
+            agent.tool_call(name, input=given, output=got)
+        for event in step.events:
+            agent.emit(event)
+        agent.report(step.report)
+        agent.result(step.result)
+        ended = now()
+        agent.__exit__(None, None, None)
+        self.scope_end_s += now() - ended
+
+    def end(self) -> None:
+        self.run.__exit__(None, None, None)
+
+    def load(self) -> int:
+        from sapwood.core.codec import read_content
+
+        found = [(record, read_content(record)) for record in self.store.load(self.run.key).walk()]
+        return len(found)
+
+    def close(self) -> None:
+        self.store.close()
+
+
 CONTESTANTS: dict[str, type[Contestant]] = {
+    "sapwood": Sapwood,
     "raw_step": RawStep,
     "raw_step_tuned": RawStepTuned,
     "langgraph_saver": LangGraphSaver,

@@ -81,8 +81,17 @@ def _make_step(number: int, rng: random.Random, text: Any) -> Step:
             )
             for tool in range(2)
         ],
-        events=[{"seq": number * 3 + event, "message": text(150)} for event in range(3)],
-        report=text(3700),
+        events=[
+            {
+                "type": "AddMessageEvent",
+                "event_id": f"event-{number * 3 + event}",
+                "node_id": "worker",
+                "timestamp": "2026-01-01T00:00:00.000Z",
+                "message": text(150),
+            }
+            for event in range(3)
+        ],
+        report=text(3400),
         result={"usage": {"input": 900, "output": 800, "cached": 10}, "finish": "stop", "score": rng.random()},
     )
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from sapwood.core.keys import ENTROPY_BYTES, MAX_DEPTH, ArtifactKey, next_ulid, ulid_text
+from sapwood.core.keys import ENTROPY_BYTES, MAX_DEPTH, SEGMENT_BYTES, ArtifactKey, next_ulid, ulid_text
 from sapwood.errors import InvalidKey, KeyTooDeep
 
 
@@ -28,20 +28,21 @@ class KeyFactory:
 
     def root(self) -> ArtifactKey:
         """Return a new root key."""
-        return ArtifactKey.unchecked("ak:" + self.segment())
+        return ArtifactKey.of_packed(self.number().to_bytes(SEGMENT_BYTES, "big"))
 
     def child(self, parent: ArtifactKey) -> ArtifactKey:
         """Return a new key directly below `parent`."""
         if not isinstance(parent, ArtifactKey):
             raise InvalidKey(parent)
-        if len(parent.text) >= 27 * MAX_DEPTH:
+        above = parent.pack()
+        if len(above) >= SEGMENT_BYTES * MAX_DEPTH:
             raise KeyTooDeep(parent.depth + 1, MAX_DEPTH)
-        number = self.number()
-        return ArtifactKey.unchecked(f"{parent.text}/{ulid_text(number)}", parent.pack() + number.to_bytes(16, "big"))
+        return ArtifactKey.of_packed(above + self.number().to_bytes(SEGMENT_BYTES, "big"))
 
     def root_at(self, time_ms: int) -> ArtifactKey:
         """Return a new root key whose time is `time_ms`: the key of something that is that old."""
-        return ArtifactKey.unchecked("ak:" + ulid_text(next_ulid(None, time_ms, self._entropy(ENTROPY_BYTES))))
+        number = next_ulid(None, time_ms, self._entropy(ENTROPY_BYTES))
+        return ArtifactKey.of_packed(number.to_bytes(SEGMENT_BYTES, "big"))
 
     def segment(self) -> str:
         """Return a new ULID, greater than every one before it."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, get_args
 
+import msgspec
+
 from sapwood.core.artifacts import AnyArtifact
 from sapwood.core.canonical import canonical_json, read_json
 from sapwood.core.expect import expect
@@ -93,6 +95,22 @@ def from_record(record: Record) -> Artifact | UnknownArtifact:
     return typed(shape.cls, fields, where)
 
 
+class _Media(msgspec.Struct):
+    media: Any = None
+
+
+_read_media = msgspec.json.Decoder(_Media).decode
+
+
+def read_content(record: Record) -> Any:
+    """Return what a record holds, without its typed view: a JSON value, a text or bytes."""
+    try:
+        media = None if record.metadata == b"{}" else _read_media(record.metadata).media
+    except msgspec.DecodeError as error:
+        raise InvalidArtifact(f"{record.kind} {record.key}", f"its metadata is no JSON object: {error}") from None
+    return _value(record.content, media, record)
+
+
 def to_dict(artifact: Artifact | UnknownArtifact | Record) -> JsonObject:
     """Return the wire form: key, kind, content (JSON value, text, or base64 of bytes), content_hash, metadata."""
     record = artifact if isinstance(artifact, Record) else to_record(artifact)
@@ -143,14 +161,15 @@ def _content(value: Any, media: Any, where: str) -> bytes:
     raise InvalidArtifact(where, f"content of type {type(value).__name__} with media {media!r}")
 
 
-def _value(content: bytes, media: Any, where: str) -> Any:
+def _value(content: bytes, media: Any, where: str | Record) -> Any:
     """Return the content value of stored bytes."""
     if media == "bytes":
         return content
     try:
         return content.decode() if media == "text" else read_json(content)
     except (UnicodeDecodeError, NotCanonical) as error:
-        raise InvalidArtifact(where, f"its bytes are no {media or 'JSON'}: {error}") from None
+        place = where if isinstance(where, str) else f"{where.kind} {where.key}"
+        raise InvalidArtifact(place, f"its bytes are no {media or 'JSON'}: {error}") from None
 
 
 def read_object(data: bytes, where: str) -> JsonObject:

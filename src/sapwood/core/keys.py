@@ -7,6 +7,7 @@ milliseconds, 80 bits of randomness. Sorting whole keys gives depth-first order,
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from sapwood.errors import ClockOutOfRange, InvalidKey, KeyTooDeep, WrongArgument
@@ -18,7 +19,7 @@ ENTROPY_BYTES: Final = 10
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
-_VALUES = {digit: value for value, digit in enumerate(_CROCKFORD)}
+_TO_BASE_32 = str.maketrans(_CROCKFORD, "0123456789abcdefghijklmnopqrstuv")  # the digits that int() knows
 _SEGMENT = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
 _KEY = re.compile(f"ak:{_SEGMENT}(?:/{_SEGMENT})*")
 _ENTROPY_BITS = 8 * ENTROPY_BYTES
@@ -61,18 +62,23 @@ def ulid_text(number: int) -> str:
 
 def ulid_number(segment: str) -> int:
     """Return the number of a valid segment."""
-    number = 0
-    for digit in segment:
-        number = number << 5 | _VALUES[digit]
-    return number
+    return int(segment.translate(_TO_BASE_32), 32)
+
+
+@lru_cache(4096)  # neighbours in a tree share their ancestors
+def _before_last(packed: bytes) -> str:
+    """Return the text that stands before the last segment of a child of `packed`."""
+    if not packed:
+        return "ak:"
+    return f"{_before_last(packed[:-SEGMENT_BYTES])}{ulid_text(int.from_bytes(packed[-SEGMENT_BYTES:], 'big'))}/"
 
 
 class ArtifactKey:
-    """A valid key; immutable, hashable, ordered by its text."""
+    """A valid key; immutable, hashable, ordered. Its text and its stored form are each made when first asked for."""
 
-    __slots__ = ("_packed", "text")
-    text: str
+    __slots__ = ("_packed", "_text")
     _packed: bytes | None
+    _text: str | None
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not _KEY.fullmatch(text):
@@ -84,11 +90,11 @@ class ArtifactKey:
         _set_packed(self, None)
 
     @classmethod
-    def unchecked(cls, text: str, packed: bytes | None = None) -> ArtifactKey:
-        """Wrap a text that is known to be a valid key, because this program made or checked it."""
+    def of_packed(cls, packed: bytes) -> ArtifactKey:
+        """Wrap a stored form that is known to be valid, because this program made or checked it."""
         key = _new_key(cls)
-        _set_text(key, text)
         _set_packed(key, packed)
+        _set_text(key, None)
         return key
 
     @classmethod
@@ -96,19 +102,27 @@ class ArtifactKey:
         """Read a key from its stored form, 16 bytes a segment."""
         if not isinstance(packed, bytes):
             raise InvalidKey(packed)
-        depth, rest = divmod(len(packed), SEGMENT_BYTES)
-        if rest or not 1 <= depth <= MAX_DEPTH:
+        size = len(packed)
+        if size & 15 or not SEGMENT_BYTES <= size <= SEGMENT_BYTES * MAX_DEPTH:
             raise InvalidKey(packed)
-        numbers = (int.from_bytes(packed[at : at + 16], "big") for at in range(0, len(packed), SEGMENT_BYTES))
-        return cls.unchecked("ak:" + "/".join(map(ulid_text, numbers)), packed)
+        return cls.of_packed(packed)
 
     def pack(self) -> bytes:
         """Return the stored form: 16 bytes a segment, in the same order as the text."""
         packed = self._packed
         if packed is None:
-            packed = b"".join(ulid_number(segment).to_bytes(16, "big") for segment in self.segments)
-            _set_packed(self, packed)  # a second form of the same value, kept because packing is slow
+            packed = b"".join([ulid_number(segment).to_bytes(16, "big") for segment in self.segments])
+            _set_packed(self, packed)
         return packed
+
+    @property
+    def text(self) -> str:
+        text = self._text
+        if text is None:
+            packed = self.pack()
+            text = _before_last(packed[:-SEGMENT_BYTES]) + ulid_text(int.from_bytes(packed[-SEGMENT_BYTES:], "big"))
+            _set_text(self, text)
+        return text
 
     def child(self, segment: str) -> ArtifactKey:
         """Return the key of a child with this segment."""
@@ -122,29 +136,32 @@ class ArtifactKey:
 
     @property
     def depth(self) -> int:
-        return len(self.text) // 27
+        return len(self.pack()) // SEGMENT_BYTES
 
     @property
     def parent(self) -> ArtifactKey | None:
-        return ArtifactKey.unchecked(self.text[:-27]) if len(self.text) > 29 else None
+        packed = self.pack()
+        return ArtifactKey.of_packed(packed[:-SEGMENT_BYTES]) if len(packed) > SEGMENT_BYTES else None
 
     @property
     def root(self) -> ArtifactKey:
-        return ArtifactKey.unchecked(self.text[:29])
+        return ArtifactKey.of_packed(self.pack()[:SEGMENT_BYTES])
 
     @property
     def last_segment(self) -> str:
-        return self.text[-26:]
+        return ulid_text(int.from_bytes(self.pack()[-SEGMENT_BYTES:], "big"))
 
     @property
     def time_ms(self) -> int:
         """When the artifact was made, in milliseconds since 1970."""
-        return ulid_number(self.text[-26:-16])
+        packed = self.pack()
+        return int.from_bytes(packed[-SEGMENT_BYTES:-ENTROPY_BYTES], "big")
 
     def is_ancestor_of(self, other: ArtifactKey) -> bool:
         if not isinstance(other, ArtifactKey):
             raise InvalidKey(other)
-        return other.text.startswith(self.text + "/")
+        mine, theirs = self.pack(), other.pack()
+        return len(theirs) > len(mine) and theirs.startswith(mine)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"an ArtifactKey never changes: cannot set {name}")
@@ -156,22 +173,22 @@ class ArtifactKey:
         return ArtifactKey, (self.text,)
 
     def __hash__(self) -> int:
-        return hash(self.text)
+        return hash(self.pack())
 
     def __eq__(self, other: object) -> bool:
-        return self.text == other.text if isinstance(other, ArtifactKey) else NotImplemented
+        return self.pack() == other.pack() if isinstance(other, ArtifactKey) else NotImplemented
 
     def __lt__(self, other: ArtifactKey) -> bool:
-        return self.text < other.text if isinstance(other, ArtifactKey) else NotImplemented
+        return self.pack() < other.pack() if isinstance(other, ArtifactKey) else NotImplemented
 
     def __le__(self, other: ArtifactKey) -> bool:
-        return self.text <= other.text if isinstance(other, ArtifactKey) else NotImplemented
+        return self.pack() <= other.pack() if isinstance(other, ArtifactKey) else NotImplemented
 
     def __gt__(self, other: ArtifactKey) -> bool:
-        return self.text > other.text if isinstance(other, ArtifactKey) else NotImplemented
+        return self.pack() > other.pack() if isinstance(other, ArtifactKey) else NotImplemented
 
     def __ge__(self, other: ArtifactKey) -> bool:
-        return self.text >= other.text if isinstance(other, ArtifactKey) else NotImplemented
+        return self.pack() >= other.pack() if isinstance(other, ArtifactKey) else NotImplemented
 
     def __str__(self) -> str:
         return self.text
@@ -182,5 +199,5 @@ class ArtifactKey:
 
 _new_key = object.__new__
 # The slots' own setters: what object.__setattr__ would find, without looking it up for each of a million keys.
-_set_text = ArtifactKey.__dict__["text"].__set__
+_set_text = ArtifactKey.__dict__["_text"].__set__
 _set_packed = ArtifactKey.__dict__["_packed"].__set__

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
@@ -20,6 +21,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.errors import InvalidArtifact
 
 EMPTY_HEAD = sha256(b"").digest()
+_NO_METADATA_HASH = sha256(b"{}").hexdigest()
 
 
 class Sealable(Protocol):
@@ -66,16 +68,19 @@ def hash_leaf(artifact: Sealable) -> bytes:
 
 def leaf_bytes(artifact: Sealable) -> bytes:
     """Return an artifact's leaf: canonical JSON of what identifies it and its bytes."""
-    key = artifact.key.text
-    return canonical_json(
-        {
-            "content_hash": artifact.content_hash,
-            "key": key,
-            "kind": artifact.kind,
-            "metadata_hash": sha256(artifact.metadata).hexdigest(),
-            "parent": key[:-27] if len(key) > 29 else None,
-        }
-    )
+    key, metadata = artifact.key.text, artifact.metadata
+    metadata_hash = _NO_METADATA_HASH if metadata == b"{}" else sha256(metadata).hexdigest()
+    parent = f'"{key[:-27]}"' if len(key) > 29 else "null"
+    # Written by hand, because a run has as many leaves as artifacts; only a kind can hold what JSON escapes.
+    return (
+        f'{{"content_hash":"{artifact.content_hash}","key":"{key}","kind":{_kind_json(artifact.kind)},'
+        f'"metadata_hash":"{metadata_hash}","parent":{parent}}}'
+    ).encode()
+
+
+@lru_cache(256)
+def _kind_json(kind: str) -> str:
+    return canonical_json(kind).decode()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
@@ -94,9 +99,10 @@ def summarise(artifacts: Iterable[Sealable]) -> Summary:
     """Return the head and the counts of a run's artifacts, which come in key order."""
     merkle, counts, seals, last = MerkleHead(), Counter[str](), [], ""
     for artifact in artifacts:
-        if artifact.key.text <= last:
-            raise InvalidArtifact(artifact.key.text, f"comes after {last}; a head is taken in key order")
-        last = artifact.key.text
+        text = artifact.key.text
+        if text <= last:
+            raise InvalidArtifact(text, f"comes after {last}; a head is taken in key order")
+        last = text
         if is_seal(artifact):
             seals.append(artifact.key)
             continue

@@ -1,62 +1,60 @@
 """ArtifactTree: the records of one run, added in any order, read in key order.
 
-Key texts sort depth-first, each parent before its children, because `/` sorts before every digit. So one dict and one
-sorted list are the whole tree, and what stands below a key is a slice of that list.
+Packed keys sort depth-first, each parent before its children, because a parent is a prefix. So one dict and one sorted
+list are the whole tree, and what stands below a key is a slice of that list.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from operator import attrgetter
 from typing import Final
 
 from sapwood.core.artifacts import RefArtifact
 from sapwood.core.codec import from_record
 from sapwood.core.expect import expect
 from sapwood.core.findings import Finding
-from sapwood.core.keys import ArtifactKey
+from sapwood.core.keys import SEGMENT_BYTES, ArtifactKey
 from sapwood.core.record import Record
 from sapwood.errors import DuplicateKey, InvalidArtifact, NotFound
 
 REQUIRED_GROUPS: Final = ("ExecutionConfig", "InputArtifacts", "AgentExecutionArtifacts", "OutcomeEvidenceArtifacts")
 
-_SEGMENT_CHARS = 27  # "/" and 26 digits
-_AFTER_SLASH = "0"
-_key_text: Callable[[Record], str] = attrgetter("key.text")
+
+def _packed(record: Record) -> bytes:
+    return record[0].pack()
 
 
 class ArtifactTree:
     """Holds records by key; the first record of a key stays."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self._records: dict[str, Record] = {}
+        self._records: dict[bytes, Record] = {}
         self._order: list[Record] | None = None
-        self._children: dict[str, list[Record]] | None = None
+        self._children: dict[bytes, list[Record]] | None = None
         kept = self._records
         for record in records:
-            text = record.key.text
-            if kept.setdefault(text, record) is not record:
-                raise DuplicateKey([text])
+            if kept.setdefault(record[0].pack(), record) is not record:
+                raise DuplicateKey([record.key.text])
 
     def add(self, record: Record) -> None:
         """Add a record; raise DuplicateKey, and keep the first one, when its key is taken."""
-        text = record.key.text
-        if text in self._records:
-            raise DuplicateKey([text])
-        self._records[text] = record
+        packed = record.key.pack()
+        if packed in self._records:
+            raise DuplicateKey([record.key.text])
+        self._records[packed] = record
         self._order = self._children = None
 
     def __len__(self) -> int:
         return len(self._records)
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, ArtifactKey) and key.text in self._records
+        return isinstance(key, ArtifactKey) and key.pack() in self._records
 
     def find(self, key: ArtifactKey) -> Record | None:
         """Return the record with this key, or None."""
         expect(key, ArtifactKey, "key", "an ArtifactKey")
-        return self._records.get(key.text)
+        return self._records.get(key.pack())
 
     @property
     def root(self) -> Record:
@@ -71,8 +69,10 @@ class ArtifactTree:
         order = self._sorted()
         if under is not None:
             expect(under, ArtifactKey, "under", "an ArtifactKey")
-            start = bisect_left(order, under.text, key=_key_text)
-            order = order[start : bisect_left(order, under.text + _AFTER_SLASH, start, key=_key_text)]
+            packed = under.pack()
+            start = bisect_left(order, packed, key=_packed)
+            end = bisect_right(order, packed, start, key=lambda record: record.key.pack()[: len(packed)])
+            order = order[start:end]
         return iter(order)
 
     def of_kind(self, *kinds: str) -> Iterator[Record]:
@@ -81,16 +81,16 @@ class ArtifactTree:
 
     def timeline(self) -> list[Record]:
         """Return all records in the order in which they were made: by last segment, then by whole key."""
-        return [self._records[text] for text in sorted(self._records, key=lambda text: (text[-26:], text))]
+        return [self._records[packed] for packed in sorted(self._records, key=lambda packed: (packed[-16:], packed))]
 
     def children(self, key: ArtifactKey) -> list[Record]:
         """Return what is shown directly below `key`, in key order: its children, and orphans from further down."""
-        return self._below().get(key.text, [])[:]
+        return self._below().get(key.pack(), [])[:]
 
     def shown_under(self, key: ArtifactKey) -> ArtifactKey | None:
         """Return the nearest ancestor that is stored, None for a root and for what has no stored ancestor."""
-        text = self._nearest(key.text)
-        return ArtifactKey.unchecked(text) if text else None
+        packed = self._nearest(key.pack())
+        return ArtifactKey.of_packed(packed) if packed else None
 
     def orphans(self) -> list[Record]:
         """Return the records whose parent is not stored, in key order."""
@@ -98,16 +98,16 @@ class ArtifactTree:
         return [
             record
             for record in self._sorted()
-            if record.key.depth > 1 and record.key.text[:-_SEGMENT_CHARS] not in kept
+            if record.key.depth > 1 and record.key.pack()[:-SEGMENT_BYTES] not in kept
         ]
 
     def repeats(self) -> dict[ArtifactKey, ArtifactKey]:
         """Return for each record that repeats a sibling's kind and content the key of the first of them: its DbRef."""
-        first: dict[tuple[str, str, str], ArtifactKey] = {}
+        first: dict[tuple[bytes, str, str], ArtifactKey] = {}
         found = {}
         for record in self.walk():
             key = record.key
-            place = (key.text[:-_SEGMENT_CHARS], record.kind, record.content_hash)
+            place = (key.pack()[:-SEGMENT_BYTES], record.kind, record.content_hash)
             original = first.setdefault(place, key)
             if original is not key and key.depth > 1:
                 found[key] = original
@@ -115,23 +115,23 @@ class ArtifactTree:
 
     def _sorted(self) -> list[Record]:
         if self._order is None:
-            self._order = sorted(self._records.values(), key=_key_text)  # records, so that a walk looks nothing up
+            self._order = sorted(self._records.values(), key=_packed)  # records, so that a walk looks nothing up
         return self._order
 
-    def _below(self) -> dict[str, list[Record]]:
+    def _below(self) -> dict[bytes, list[Record]]:
         if self._children is None:
             self._children = {}
             for record in self._sorted():
-                above = self._nearest(record.key.text)
+                above = self._nearest(record.key.pack())
                 if above:
                     self._children.setdefault(above, []).append(record)
         return self._children
 
-    def _nearest(self, text: str) -> str:
-        above = text[:-_SEGMENT_CHARS]
-        while len(above) >= 29 and above not in self._records:
-            above = above[:-_SEGMENT_CHARS]
-        return above if len(above) >= 29 else ""
+    def _nearest(self, packed: bytes) -> bytes:
+        above = packed[:-SEGMENT_BYTES]
+        while above and above not in self._records:
+            above = above[:-SEGMENT_BYTES]
+        return above
 
 
 def check_complete(tree: ArtifactTree, is_stored: Callable[[ArtifactKey], bool] = lambda _: False) -> list[Finding]:

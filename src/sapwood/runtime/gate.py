@@ -31,17 +31,18 @@ def judge(reader: Reader, run: ArtifactKey) -> Judgement:
     merkle, kinds, groups, problems = MerkleHead(), Counter[str](), Counter[str](), []
     has_root = False
     for artifact in reader.outline(run):
-        key, kind = artifact.key, artifact.kind
+        kind = artifact.kind
         if is_seal(artifact):
-            problems.append(f"it already has a Seal: {key}")
+            problems.append(f"it already has a Seal: {artifact.key}")
             continue
         merkle.add(hash_leaf(artifact))
         kinds[kind] += 1
-        if key == run:
-            has_root = kind == "Execution"
-        elif kind == "Execution":
-            problems.append(f"a second root: Execution {key}")
-        elif kind in REQUIRED_GROUPS and key.depth == 2:
+        if kind == "Execution":
+            if artifact.key == run:
+                has_root = True
+            else:
+                problems.append(f"a second root: Execution {artifact.key}")
+        elif kind in REQUIRED_GROUPS and artifact.key.depth == 2:
             groups[kind] += 1
     if not has_root:
         problems.append("no Execution at its root")

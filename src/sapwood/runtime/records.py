@@ -5,11 +5,17 @@ A run makes these by the thousand, so they are written out by hand; a test compa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
+from msgspec import UNSET
+
+from sapwood.core.artifacts import AgentRequest, AgentResult, EndStatus
 from sapwood.core.canonical import canonical_json
+from sapwood.core.codec import to_record
+from sapwood.core.event_artifacts import EVENT_ARTIFACTS, event_from_dict, event_to_dict
+from sapwood.core.events import GraphEvent
 from sapwood.core.hashing import utf8
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.prompt import Contribution
@@ -37,6 +43,37 @@ def checked_text(where: str, value: object) -> str:
     if type(value) is not str:
         raise InvalidArtifact(where, f"{type(value).__name__}; expected str")
     return value
+
+
+def request_record(
+    key: ArtifactKey, name: str, attempt: int, run_node_id: int, request: Any, fields: Mapping[str, Any]
+) -> Record:
+    """Return the artifact that opens the scope of an agent."""
+    if fields:
+        request_with = AgentRequest(key, node=name, attempt=attempt, request=request, run_node_id=run_node_id, **fields)
+        return to_record(request_with)
+    content = {"attempt": attempt, "node": checked_text("AgentRequest.node", name)}
+    if request is not UNSET:
+        content["request"] = request
+    return json_record(key, "AgentRequest", content, b'{"run_node_id":%d}' % run_node_id)
+
+
+def result_record(key: ArtifactKey, status: EndStatus, fields: Mapping[str, Any]) -> Record:
+    """Return the artifact that says how an agent ended and what it gave."""
+    if fields.keys() - {"result"}:
+        return to_record(AgentResult(key, status=status, **fields))
+    return json_record(key, "AgentResult", {**fields, "status": status})
+
+
+def event_record(key: ArtifactKey, event: GraphEvent | Mapping[str, Any]) -> Record:
+    """Return the artifact of a graph event, given as itself or in its wire form."""
+    if isinstance(event, GraphEvent):
+        payload = event_to_dict(event)
+    else:
+        event_from_dict(event)  # refuses what is no event; what it accepts is already in its wire form
+        payload = dict(event)
+    head = {name: payload.pop(name) for name in ("event_id", "node_id", "timestamp", "type")}
+    return json_record(key, EVENT_ARTIFACTS[head["type"]].__name__, {**head, "payload": payload})
 
 
 def prompt_records(

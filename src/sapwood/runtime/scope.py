@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec import UNSET
 
-from sapwood.core.artifacts import AgentRequest, AgentResult, ValidationError
+from sapwood.core.artifacts import ValidationError
 from sapwood.core.codec import to_record
-from sapwood.core.event_artifacts import EVENT_ARTIFACTS, event_from_dict, event_to_dict
 from sapwood.core.events import GraphEvent
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
@@ -21,7 +20,7 @@ from sapwood.core.record import Record
 from sapwood.core.template import Templated
 from sapwood.errors import InvalidArtifact, SapwoodError, ScopeEnded
 from sapwood.runtime.prompts import compose
-from sapwood.runtime.records import checked_text, json_record, text_record
+from sapwood.runtime.records import checked_text, event_record, json_record, result_record, text_record
 from sapwood.runtime.shielded import shielded
 
 if TYPE_CHECKING:
@@ -212,24 +211,9 @@ class Agent(Scope):
             if error is not None:
                 fields["error"] = f"{type(error).__name__}: {error}"
             key = self._result_key or self.child_key()
-            self._record([to_record(AgentResult(key, status="failed" if error else "completed", **fields))])
+            self._record([result_record(key, "failed" if error else "completed", fields)])
         self._run.recorder.flush()
         self._ended = True
-
-
-def event_record(key: ArtifactKey, event: GraphEvent | Mapping[str, Any]) -> Record:
-    """Return the artifact of a graph event, given as itself or in its wire form."""
-    typed = event if isinstance(event, GraphEvent) else event_from_dict(event)
-    payload = event_to_dict(typed)
-    kind = EVENT_ARTIFACTS[payload["type"]].__name__
-    head = {name: payload.pop(name) for name in ("event_id", "node_id", "timestamp", "type")}
-    return json_record(key, kind, {**head, "payload": payload})
-
-
-def request_record(
-    key: ArtifactKey, name: str, attempt: int, run_node_id: int, request: Any, fields: Mapping[str, Any]
-) -> Record:
-    return to_record(AgentRequest(key, node=name, attempt=attempt, request=request, run_node_id=run_node_id, **fields))
 
 
 def is_interruption(error: BaseException | None) -> bool:

@@ -38,7 +38,8 @@ from sapwood.ports import ArtifactStore, Clock, RunEnd, RunRow, RunStart, Templa
 from sapwood.runtime.gate import judge
 from sapwood.runtime.pauses import is_paused
 from sapwood.runtime.recorder import Listener, Recorder
-from sapwood.runtime.scope import Agent, Scope, event_record, is_interruption, request_record
+from sapwood.runtime.records import event_record, request_record
+from sapwood.runtime.scope import Agent, Scope, is_interruption
 from sapwood.runtime.shielded import shielded
 from sapwood.runtime.verify import Progress, Verification, Verifier, Versions
 

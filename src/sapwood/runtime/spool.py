@@ -59,9 +59,9 @@ class Spool:
         """Hand the call to the operating system in one `write`; return its bytes. Raises StoreUnwritable, unchanged."""
         payload = _encode(
             (
-                [(record[0].pack(), *record[1:]) for record in call.records],
-                [(start.key.pack(), *start[1:]) for start in call.starts],
-                [(claim.run.pack(), *claim[1:5], claim.key.pack()) for claim in call.claims],
+                [(key.pack(), kind, content, digest, about) for key, kind, content, digest, about in call.records],
+                [(start.key.pack(), *start[1:]) for start in call.starts] if call.starts else (),
+                [(claim.run.pack(), *claim[1:5], claim.key.pack()) for claim in call.claims] if call.claims else (),
             )
         )
         checksum = crc32(payload, crc32(_epoch_bytes(self._epoch)))

@@ -30,6 +30,7 @@ from sapwood.storage.migrate import check_sqlite, load_migrations, migrate_sqlit
 from sapwood.storage.rows import claim_crc, compress, end_of_subtree, is_chunked, row_crc, run_crc, split, to_row
 from sapwood.storage.sqlite_damage import RUN_ROW
 from sapwood.storage.sqlite_file import change_journal, choose_journal, connect, journal_of, set_sync, typed_errors
+from sapwood.storage.sqlite_log import WriteAheadLog
 from sapwood.storage.sqlite_reader import COUNT, SqliteReader
 from sapwood.storage.templates import template_id_of, to_version, version_record
 
@@ -73,9 +74,8 @@ class SqliteStore:
         self._lock = threading.RLock()
         self._idle_readers: list[Any] = []
         self._checkpoint: threading.Thread | None = None
-        self._wal_pages = 0
         self._journal = ""
-        self._wal_inode: int | None = None
+        self._log: WriteAheadLog | None = None
         self._refusal: Exception | None = None
         self._version = sqlite_version or sqlite_file.sqlite_version()
         self._read_only = self._path.exists() and not os.access(self._path, os.W_OK)
@@ -208,6 +208,8 @@ class SqliteStore:
                     execute = self._writer.execute
                     execute("begin immediate")
                     try:
+                        if self._log is not None:
+                            self._log.make_room()
                         yield execute
                         execute("commit")
                     except BaseException:
@@ -247,25 +249,31 @@ class SqliteStore:
                 raise StoreUnwritable(self.location, "its journal cannot be changed")
         set_sync(writer, self._journal)
         migrate_sqlite(writer, self._path, migrations)
-        writer.set_wal_hook(self._note_wal_pages)
-        self._wal_inode = None
+        if self._journal == "wal":
+            self._watch_log(writer)
         return writer
 
-    def _note_wal_pages(self, _connection: Any, _name: str, pages: int) -> int:
-        self._wal_pages = pages
-        return 0
+    def _watch_log(self, writer: Any) -> None:
+        if self._log is not None:
+            self._log.close()
+        self._log = log = WriteAheadLog(self._path, writer.execute("pragma page_size").fetchone()[0])
+
+        def note_pages(_connection: Any, _name: str, pages: int) -> int:
+            log.pages = pages
+            return 0
+
+        writer.set_wal_hook(note_pages)
 
     def _after_commit(self) -> None:
         """Make sure that the log we wrote is the one other processes see, and keep it short."""
-        if self._journal != "wal":
+        if self._log is None:
             return
-        inode = _inode(f"{self._path}-wal")
-        if self._wal_inode is None:
-            self._wal_inode = inode
-        if inode is None or inode != self._wal_inode:
-            self._refusal = StoreDamaged(self.location, "its write-ahead log was removed or replaced under us")
-            raise self._refusal
-        if self._wal_pages >= CHECKPOINT_PAGES and not (self._checkpoint and self._checkpoint.is_alive()):
+        try:
+            self._log.check(self.location)
+        except StoreDamaged as error:
+            self._refusal = error
+            raise
+        if self._log.pages >= CHECKPOINT_PAGES and not (self._checkpoint and self._checkpoint.is_alive()):
             self._checkpoint = threading.Thread(target=self._run_checkpoint, name="sapwood-checkpoint", daemon=True)
             self._checkpoint.start()
 
@@ -339,6 +347,8 @@ class SqliteStore:
                 self._close_readers()
                 with typed_errors(self.location):
                     self._writer.close()
+                if self._log is not None:
+                    self._log.close()
                 self._refusal = StoreClosed(self.location)
 
     def _close_readers(self) -> None:
@@ -399,13 +409,6 @@ def _constraint() -> type[Exception]:
 
     constraint: type[Exception] = apsw.ConstraintError
     return constraint
-
-
-def _inode(path: str) -> int | None:
-    try:
-        return os.stat(path).st_ino  # noqa: PTH116  # a Path object would cost more than the call
-    except FileNotFoundError:
-        return None
 
 
 def _leave_all_to_parent() -> None:
