@@ -182,8 +182,10 @@ def _place_reports(candidates: list[UpstreamArtifact], policy: HandoffPolicy, re
     for artifact in candidates:
         if len(included) == policy.max_upstream_artifacts or remaining_chars < policy.min_remaining_chars:
             return _Placement(included, candidates[len(included) :], True)
-        limit = min(policy.max_chars_per_artifact, remaining_chars)
-        is_overflow |= limit < min(policy.max_chars_per_artifact, artifact.chars)
+        limit = policy.max_chars_per_artifact
+        if remaining_chars < limit:
+            is_overflow |= remaining_chars < artifact.chars
+            limit = remaining_chars
         cut = head_tail(artifact.content, limit, artifact.chars)
         remaining_chars -= cut.included_chars
         included.append(_included(artifact, cut))
@@ -197,11 +199,17 @@ def _included(source: Source, cut: Cut) -> _Included[Source]:
 def _manifest_of_reports(placement: _Placement) -> dict[str, Any]:
     included, dropped, is_overflow = placement
     entries = [
-        {"artifact_id": one.source.artifact_id, "run_node_id": one.source.run_node_id, **_counts(one.cut)}
-        for one in included
+        {
+            "artifact_id": source.artifact_id,
+            "run_node_id": source.run_node_id,
+            "original_chars": cut.original_chars,
+            "included_chars": cut.included_chars,
+            "dropped_chars": cut.original_chars - cut.included_chars,
+        }
+        for source, cut, _, _ in included
     ]
     flagged = [one for one in included if one.flags is not CLEAN]
-    cut_chars = sum(entry["dropped_chars"] for entry in entries)
+    cut_chars = sum([entry["dropped_chars"] for entry in entries])
     return {
         "context_policy_version": POLICY_VERSION,
         "included_artifact_ids": [entry["artifact_id"] for entry in entries],
@@ -209,11 +217,11 @@ def _manifest_of_reports(placement: _Placement) -> dict[str, Any]:
         "included_source_run_node_ids": [entry["run_node_id"] for entry in entries],
         "included_sha256": [one.sha256 for one in included],
         "included_count": len(included),
-        "included_chars_total": sum(entry["included_chars"] for entry in entries),
+        "included_chars_total": sum([entry["included_chars"] for entry in entries]),
         "entries": entries,
         "truncated_artifact_ids": [entry["artifact_id"] for entry in entries if entry["dropped_chars"]],
         "dropped_artifact_ids": [artifact.artifact_id for artifact in dropped],
-        "dropped_chars_total": cut_chars + sum(artifact.chars for artifact in dropped),
+        "dropped_chars_total": cut_chars + sum([artifact.chars for artifact in dropped]),
         "budget_overflow": is_overflow,
         "missing_upstream_artifacts": not included,
         "delimiter_in_content": [one.source.artifact_id for one in flagged if one.flags.delimiter_in_content],
@@ -229,14 +237,11 @@ def _manifest_of_extension(extra: _Included[Extension]) -> dict[str, Any]:
         "source_run_node_id": extra.source.source_run_node_id,
         "source_attempt": extra.source.source_attempt,
         "sha256": extra.sha256,
-        **_counts(extra.cut),
+        "original_chars": extra.cut.original_chars,
+        "included_chars": extra.cut.included_chars,
+        "dropped_chars": extra.cut.dropped_chars,
         **extra.flags._asdict(),
     }
-
-
-def _counts(cut: Cut) -> dict[str, int]:
-    _, original, included = cut
-    return {"original_chars": original, "included_chars": included, "dropped_chars": original - included}
 
 
 def _instant(name: str, value: object) -> str:
