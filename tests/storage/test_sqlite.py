@@ -18,7 +18,7 @@ from sapwood import KeyFactory
 from sapwood.errors import NotFound, StoreClosed, StoreDamaged, StoreUnwritable, SyncFailed, WrongStore
 from sapwood.ports import ArtifactStore, Claim
 from sapwood.storage import sqlite as sqlite_module
-from sapwood.storage.migrate import load_migrations
+from sapwood.storage.migrate import check_sqlite, load_migrations, migrate_sqlite
 from sapwood.storage.sqlite import SqliteStore
 from sapwood.storage.sqlite_file import has_wal_reset_bug
 from tests.storage.contract import KEYS, StoreContract, record, start_run, version
@@ -208,6 +208,24 @@ def test_a_foreign_file_is_refused_untouched(tmp_path: Path) -> None:
     (tmp_path / "noise.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(WrongStore, match="no SQLite database"):
         SqliteStore(tmp_path / "noise.db")
+
+
+def test_a_store_that_another_process_is_making_is_no_foreign_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    looking, making = apsw.Connection(str(path)), apsw.Connection(str(path))
+    looking.execute("pragma journal_mode = wal")
+
+    def made_meanwhile(_cursor: object, statement: str, _bindings: object) -> bool:
+        if "sqlite_schema" in statement:
+            migrate_sqlite(making, path, load_migrations("sqlite"))
+        return True
+
+    looking.exec_trace = made_meanwhile
+    assert check_sqlite(looking, path, load_migrations("sqlite")) == 0
+    looking.exec_trace = None
+    assert check_sqlite(looking, path, load_migrations("sqlite")) > 0
+    looking.close()
+    making.close()
 
 
 def test_a_newer_store_is_refused_with_a_message(tmp_path: Path) -> None:

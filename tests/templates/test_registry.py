@@ -188,28 +188,24 @@ def test_threads_that_register_the_same_text_get_one_version(store: ArtifactStor
 
 
 def register_all(path: str, count: int) -> list[str]:
-    store = SqliteStore(Path(path))
-    registry = TemplateRegistry(store)
-    keys = [
-        registry.register(f"tpl.family{number % 7}.t{number}", f"text {number}").key.text for number in range(count)
-    ]
-    store.close()
-    return keys
+    with sapwood.open(path) as store:
+        return [
+            store.templates.register(f"tpl.family{number % 7}.t{number}", f"text {number}").key.text
+            for number in range(count)
+        ]
 
 
 @pytest.mark.artifacts_templates
 @pytest.mark.torture(short=60, full=1000)
 def test_eight_processes_registering_the_same_templates_make_each_version_once(tmp_path: Path, dose: Dose) -> None:
-    path = str(tmp_path / "s.db")
-    SqliteStore(Path(path)).close()
+    path = str(tmp_path / "s.db")  # which the eight also make, at once
     with multiprocessing.get_context("spawn").Pool(8) as pool:
         answers = pool.starmap(register_all, [(path, dose.count)] * 8)
     if any(answer != answers[0] for answer in answers):
         dose.failures.append("two processes got different keys for one version")
-    store = SqliteStore(Path(path))
-    if (versions := len(store.list_versions())) != dose.count:
-        dose.failures.append(f"{versions} versions of {dose.count} texts")
-    store.close()
+    with sapwood.open(path) as store:
+        if (versions := len(store.artifacts.list_versions())) != dose.count:
+            dose.failures.append(f"{versions} versions of {dose.count} texts")
 
 
 @pytest.mark.mutant

@@ -42,9 +42,10 @@ def migrate_sqlite(connection: Any, path: Path, migrations: list[str]) -> None:
 
 def check_sqlite(connection: Any, path: Path, migrations: list[str]) -> int:
     """Return the file's version, 0 for an empty file; refuse a foreign or a newer one."""
-    version = connection.execute("pragma user_version").fetchone()[0]
-    application = connection.execute("pragma application_id").fetchone()[0]
-    is_empty = connection.execute("select count(*) from sqlite_schema").fetchone()[0] == 0
+    with connection:  # one view of the file: another process may be making it
+        version = connection.execute("pragma user_version").fetchone()[0]
+        application = connection.execute("pragma application_id").fetchone()[0]
+        is_empty = connection.execute("select count(*) from sqlite_schema").fetchone()[0] == 0
     if not is_empty and application != APPLICATION_ID:
         raise WrongStore(str(path), "it is a database of another program; name another file")
     if version > len(migrations):
