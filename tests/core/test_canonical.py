@@ -6,6 +6,8 @@ import json
 import math
 import random
 import struct
+from decimal import Decimal
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,81 @@ def test_every_vector(case: dict[str, Any]) -> None:
     value = json.loads(case["input_text"], parse_constant=refuse)
     assert canonical_json(value).decode() == expected["canonical"]
     assert hash_json(value) == expected["sha256"]
+
+
+BY_THE_RULE = {
+    # numbers: integers exact, doubles by their shortest digits
+    "-0": "0",
+    "-0.0": "0",
+    "-0e5": "0",
+    "2e0": "2",
+    "100.0e-2": "1",
+    "-1.0": "-1",
+    "1E+2": "100",
+    "0.1e-5": "0.000001",
+    "1e-05": "0.00001",
+    "0.000001": "0.000001",
+    "9.99999999999999e-7": "9.99999999999999e-7",
+    "1e-7": "1e-7",
+    "-1.5e-10": "-1.5e-10",
+    "123e-20": "1.23e-18",
+    "4.9e-324": "5e-324",
+    "1e-400": "0",
+    "9007199254740991.0": "9007199254740991",
+    "9007199254740993": "9007199254740993",
+    "9007199254740993.0": "9007199254740992",
+    "-9007199254740994.0": "-9007199254740994",
+    "18446744073709551616": "18446744073709551616",
+    "-9223372036854775809": "-9223372036854775809",
+    "1e16": "10000000000000000",
+    "1.2345678901234567e16": "12345678901234568",
+    "123456789012345680000.0": "123456789012345680000",
+    "9.999999999999999e20": "999999999999999900000",
+    "999999999999999999999.0": "1e21",
+    "1000000000000000000000": "1000000000000000000000",
+    "1e21": "1e21",
+    "-1.5e22": "-1.5e22",
+    "1e300": "1e300",
+    "0.30000000000000004": "0.30000000000000004",
+    "5e-1": "0.5",
+    # strings: the short escapes, lower case, and nothing else escaped
+    r'"\u0008\u0009\u000A\u000c\u000D"': r'"\b\t\n\f\r"',
+    r'"\u000B\u001F\u0000"': r'"\u000b\u001f\u0000"',
+    r'"\u0022\u005C\u002f\/"': r'"\"\\//"',
+    r'"\u007f\u0080\u00A0"': '"\x7f\x80\xa0"',
+    r'"\u2028\u2029\ufeff\uFFFF"': '"\u2028\u2029\ufeff\uffff"',
+    r'"\ud83d\uDE00"': '"\U0001f600"',
+    r'"e\u0301 \u00e9"': '"e\u0301 \xe9"',
+    # structure: code point order, the last of two equal names, null kept
+    '{"\U00010000":1,"\ue000":2,"\ud7ff":3}': '{"\ud7ff":3,"\ue000":2,"\U00010000":1}',
+    '{"b":1,"a":2,"B":3,"aa":4,"":5,"10":6,"2":7}': '{"":5,"10":6,"2":7,"B":3,"a":2,"aa":4,"b":1}',
+    r'{"\n":1,"\u0000":2," ":3,"!":4}': r'{"\u0000":2,"\n":1," ":3,"!":4}',
+    '{"a":1,"a":null}': '{"a":null}',
+    ' [ 1 , { } , [ ] , "" , true ] ': '[1,{},[],"",true]',
+}
+
+
+@pytest.mark.parametrize("text", BY_THE_RULE, ids=lambda text: ascii(text)[1:-1])
+def test_more_cases_by_the_rule(text: str) -> None:
+    assert canonical_json(json.loads(text)).decode() == BY_THE_RULE[text]
+
+
+class Word(str):
+    __slots__ = ()
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Word("x"), Number.ONE, Decimal(1), bytearray(), range(2), {1: 1}, {Word("x"): 1}, ...],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_only_looks_like_json_is_refused(value: object) -> None:
+    with pytest.raises(NotCanonical):
+        canonical_json([value])
 
 
 @pytest.mark.torture(short=100, full=10_000)

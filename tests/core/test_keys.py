@@ -108,6 +108,76 @@ def test_what_is_no_key_is_refused_with_the_form_that_was_expected(wrong: object
         ArtifactKey(wrong)  # type: ignore[arg-type]
 
 
+SEGMENT = ROOT.last_segment
+NO_KEYS = {
+    "prefix in upper case": f"AK:{SEGMENT}",
+    "prefix without colon": f"ak{SEGMENT}",
+    "prefix alone twice": f"ak:{SEGMENT}/ak:{SEGMENT}",
+    "slash first": f"ak:/{SEGMENT}",
+    "slash last": f"ak:{SEGMENT}/",
+    "slash twice": f"ak:{SEGMENT}//{SEGMENT}",
+    "backslash": f"ak:{SEGMENT}\\{SEGMENT}",
+    "25 digits": f"ak:{SEGMENT[:-1]}",
+    "27 digits": f"ak:{SEGMENT}0",
+    "53 digits": f"ak:{SEGMENT}0{SEGMENT}",
+    "second segment from 8": f"ak:{SEGMENT}/8{SEGMENT[1:]}",
+    "second segment in lower case": f"ak:{SEGMENT}/{SEGMENT.lower()}",
+    "L": f"ak:{SEGMENT[:-1]}L",
+    "O": f"ak:{SEGMENT[:-1]}O",
+    "U": f"ak:{SEGMENT[:-1]}U",
+    "full-width digit": f"ak:{SEGMENT[:-1]}\uff10",
+    "combining mark": f"ak:{SEGMENT}\u0301",
+    "newline last": f"ak:{SEGMENT}\n",
+    "carriage return last": f"ak:{SEGMENT}\r",
+    "NUL last": f"ak:{SEGMENT}\0",
+    "BOM first": f"\ufeffak:{SEGMENT}",
+    "zero width space": f"ak:{SEGMENT[:13]}\u200b{SEGMENT[13:]}",
+    "percent": f"ak:{SEGMENT}%2F{SEGMENT}",
+    "query": f"ak:{SEGMENT}?x",
+    "lone surrogate": f"ak:{SEGMENT[:-1]}\ud800",
+}
+
+
+@pytest.mark.parametrize("name", NO_KEYS)
+def test_more_that_is_no_key(name: str) -> None:
+    assert not is_key(NO_KEYS[name])
+
+
+def test_more_that_is_a_key() -> None:
+    lowest, highest = "0" * 26, "7" + "Z" * 25
+    for text in (f"ak:{lowest}", f"ak:{highest}", f"ak:{highest}/{lowest}", "ak:" + "/".join([highest] * 64)):
+        assert is_key(text)
+        assert ArtifactKey.unpack(ArtifactKey(text).pack()).text == text
+    assert ArtifactKey(f"ak:{highest}").time_ms == MAX_TIME_MS
+    assert not ROOT.is_ancestor_of(ROOT)
+
+
+TEMPLATE_IDS = {
+    "tpl.a.b": True,
+    "tpl." + ".".join("abcdefg"): True,
+    "tpl." + ".".join("abcdefgh"): False,
+    f"tpl.a.{'b' * 64}": True,
+    f"tpl.a.{'b' * 65}": False,
+    f"tpl.{'.'.join(['b' * 62] * 4)}": True,
+    f"tpl.{'.'.join(['b' * 63, 'b' * 63, 'b' * 62, 'b' * 62])}": False,
+    "tpl.a.b9": True,
+    "tpl.a.9b": False,
+    "tpl.a.b.": False,
+    "tpl.a..b": False,
+    "tpl.a.b\n": False,
+    "TPL.a.b": False,
+    "tpl.a.é": False,
+    "tpl/a/b": False,
+    " tpl.a.b": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize("text", TEMPLATE_IDS, ids=lambda text: f"{text[:12]!a} of {len(text)}")
+def test_more_template_ids(text: str) -> None:
+    assert is_template_id(text) is TEMPLATE_IDS[text]
+
+
 def test_depth_65_is_refused_with_the_limit() -> None:
     deepest = ArtifactKey("ak:" + "/".join([ROOT.last_segment] * MAX_DEPTH))
     with pytest.raises(KeyTooDeep, match="the limit is 64"):
