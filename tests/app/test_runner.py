@@ -15,6 +15,7 @@ from sapwood.core.artifacts import Report
 from sapwood.core.codec import from_record
 from sapwood.core.workflow import AgentNode, Workflow
 from sapwood.errors import InvalidInputs, InvalidWorkflow, NotFound, RunBusy, RunSealed
+from sapwood.runtime.overview import Overview
 from sapwood.runtime.session import Store
 from sapwood.settings import Settings
 from tests.app.project import make_project
@@ -147,3 +148,28 @@ def test_many_threads_may_wait_and_look_while_a_run_goes_on(tmp_path: Path) -> N
         for thread in threads:
             thread.join()
     assert statuses == ["completed"] * 4
+
+
+NAMED = """
+name: named
+inputs: {topic: {type: string, default: "sap; rm -rf /"}}
+nodes:
+  say: {kind: command, run: [echo, "about ${inputs.topic}", "$${inputs.topic}"], env: {A: "${inputs.topic}"}}
+  ask: {kind: gate, ask: "Ship ${inputs.topic}?"}
+edges:
+  - {from: say, to: ask}
+"""
+
+
+def test_commands_and_questions_name_the_inputs(tmp_path: Path) -> None:
+    project = make_project(tmp_path, NAMED)
+    store, runner = make_runner(project)
+    with store, runner:
+        run = runner.start(runner.load(project / "flow.yaml"), {})
+        while not (waiting := [node for node in Overview(store).load(run).nodes if node.question]):
+            assert runner.wait(run, 0.05) is None
+        assert waiting[0].question == "Ship sap; rm -rf /?"
+        assert waiting[0].answers == ("approved", "changes_requested")
+        runner.control.answer(run.text, "ask", "approved", "me")
+        assert runner.wait(run, 20) == "completed"
+        assert reports(store, run)["say"] == "about sap; rm -rf / ${inputs.topic}\n"

@@ -3,26 +3,61 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
-from click.testing import CliRunner
-
 import sapwood
-from sapwood.cli.commands.demo import command
+from sapwood.core.artifacts import AgentResult, IngestManifest
+from sapwood.core.codec import from_record
 
 
-def test_the_demo_shows_a_verified_tree() -> None:
-    done = CliRunner().invoke(command)
-    assert done.exit_code == 0, done.output
-    for word in ("Execution", "RenderedPrompt", "AgentRequest", "Seal", "0 findings"):
-        assert word in done.output
+def demo(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "sapwood", "demo", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_the_demo_can_keep_its_run(tmp_path: Path) -> None:
-    path = tmp_path / "kept.db"
-    done = CliRunner().invoke(command, ["--store", str(path), "--json"])
-    said = json.loads(done.output)
-    with sapwood.open(path) as store:
-        checked = store.verify(said["run"], head=said["head"])
-        assert checked.is_ok
-        assert checked.artifacts == said["artifacts"]
+def test_the_demo_shows_the_tree_the_context_of_a_node_and_a_verified_record() -> None:
+    began = time.monotonic()
+    shown = demo()
+    assert time.monotonic() - began < 10
+    for words in (
+        "research  running, attempt 2",
+        "critique, attempt 2",
+        "interviews.child, attempt 1",
+        "final  completed",
+    ):
+        assert words in shown
+    assert "draft, attempt 1, saw 2 entries" in shown
+    assert "20,700  12,000  max_chars_per_artifact 12000" in shown
+    assert "workspace/leaves.py" in shown
+    assert "0 findings" in shown
+
+
+def test_a_kept_demo_has_all_that_was_promised(tmp_path: Path) -> None:
+    said = json.loads(demo("--keep", str(tmp_path / "kept"), "--json"))
+    assert (said["status"], said["ok"]) == ("completed", True)
+    with sapwood.open(tmp_path / "kept" / ".sapwood" / "sapwood.db") as store:
+        assert store.verify(said["run"], head=said["head"]).artifacts == said["artifacts"]
+        made = [from_record(record) for record in store.load(said["run"]).walk()]
+    statuses = [one.status for one in made if isinstance(one, AgentResult)]
+    assert statuses.count("failed") == 1
+    blocks = [block for one in made if isinstance(one, IngestManifest) for block in one.manifest["artifacts"]]
+    assert {block["status"] for block in blocks} == {"written", "rejected"}
+    tested = subprocess.run(
+        [sys.executable, "workspace/test_leaves.py"], cwd=tmp_path / "kept", check=True, capture_output=True
+    )
+    assert tested.stdout == b"2 tests passed\n"
+    assert not (tmp_path / "outside.sh").exists()
+
+
+def test_the_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "sapwood", "demo", "--json"]
+    subprocess.run(command, env=environment, check=True, capture_output=True, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -61,22 +61,35 @@ def stoppable() -> Iterator[Stops]:
             signal.signal(number, handler)
 
 
+class Seen(NamedTuple):
+    """A run as this process leaves it, and the exit code that says so."""
+
+    run_key: ArtifactKey
+    view: RunView
+    exit_code: int
+
+
 def follow(runner: Runner, submit: Callable[[], ArtifactKey], *, as_json: bool) -> int:
     """Submit a run, show it until it ends, say how it ended; return the exit code."""
+    seen = watch(runner, submit, is_quiet=as_json)
+    _report(seen.view, as_json=as_json)
+    return seen.exit_code
+
+
+def watch(runner: Runner, submit: Callable[[], ArtifactKey], *, is_quiet: bool) -> Seen:
+    """Submit a run and show it until it ends, or until this process is told to stop; the runner is closed then."""
     run: ArtifactKey | None = None
     try:
         with stoppable() as stops:
             try:
                 run = submit()
-                status = _wait(runner, run, stops, as_json=as_json)
+                status = _wait(runner, run, stops, is_quiet=is_quiet)
             finally:
                 runner.close()
     except Stop as stop:
         assert run is not None
-        _report(as_left(Overview(runner.store).load(run)), as_json=as_json)
-        return stop.exit_code
-    _report(Overview(runner.store).load(run), as_json=as_json)
-    return EXIT_CODES[status]
+        return Seen(run, as_left(Overview(runner.store).load(run)), stop.exit_code)
+    return Seen(run, Overview(runner.store).load(run), EXIT_CODES[status])
 
 
 def as_left(view: RunView) -> RunView:
@@ -85,9 +98,9 @@ def as_left(view: RunView) -> RunView:
     return replace(view, status="interrupted", nodes=tuple(nodes))
 
 
-def _wait(runner: Runner, run: ArtifactKey, stops: Stops, *, as_json: bool) -> str:
+def _wait(runner: Runner, run: ArtifactKey, stops: Stops, *, is_quiet: bool) -> str:
     overview = Overview(runner.store)
-    if as_json:
+    if is_quiet:
         return _look_on(runner, run, stops, lambda: None)
     if not sys.stdout.isatty():
         lines: Display = Lines()

@@ -30,6 +30,7 @@ from sapwood.core.kind import Artifact
 from sapwood.core.record import Record
 from sapwood.core.routing import VisitResult, next_try_delay_s, route
 from sapwood.core.schedule import selected_predecessors
+from sapwood.core.substitution import substitute_text
 from sapwood.core.workflow import GateNode
 from sapwood.errors import DuplicateClaim, IncompleteRun
 from sapwood.ports import Claim
@@ -257,7 +258,7 @@ def _asking(request: AgentRequest, history: History) -> AgentRequest:
     return msgspec.structs.replace(
         request,
         goal=goal_of(level.frame.inputs) or msgspec.UNSET,
-        question=gate.ask,
+        question=substitute_text(gate.ask, level.frame.scope(gate.key)),
         options=gate.answers,
         state={name: None if one.result is None else one.result.decision for name, one in led_here.items()},
     )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from sapwood.core.provider import ProviderResult
+from sapwood.core.substitution import substitute_text
 from sapwood.core.workflow import CommandNode
 from sapwood.runtime.context import load_phase_handoffs
 from sapwood.runtime.evidence import command_evidence
@@ -17,6 +21,7 @@ from sapwood.runtime.world import Done, Work
 
 
 async def run_program(node: CommandNode, work: Work, journal: Journal) -> Done:
+    node = _filled(node, work.scope)
     is_merge = node.evidence == "merge"
     before = await asyncio.to_thread(_head, journal) if is_merge else None
     exit_code, output = await journal.world.run_command(node)
@@ -28,6 +33,16 @@ async def run_program(node: CommandNode, work: Work, journal: Journal) -> Done:
         error=None if is_fine else f"{node.run[0]} ended with exit code {exit_code}",
         products=tuple(command_evidence(node, work, journal, exit_code, merge)),
         about=merge or {},
+    )
+
+
+def _filled(node: CommandNode, scope: Mapping[str, Any]) -> CommandNode:
+    """Return the node with values in the place of what its words refer to; no word becomes two."""
+    return msgspec.structs.replace(
+        node,
+        run=tuple(substitute_text(word, scope) for word in node.run),
+        cwd=substitute_text(node.cwd, scope),
+        env={name: substitute_text(text, scope) for name, text in node.env.items()},
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from sapwood.core.artifacts import AgentRequest, AgentResult
 from sapwood.core.handoff import HandoffPolicy
 from sapwood.core.keys import ArtifactKey
-from sapwood.core.workflow import BaseNode, GateNode
+from sapwood.core.workflow import BaseNode
 from sapwood.ports import Claim, Reader
 from sapwood.runtime.history import (
     OF_RUN,
@@ -109,11 +109,12 @@ class Overview:
         result: AgentResult | None = results.get(last)
         status = _status(result, is_left)
         chars, is_cut = self._context(reader, told.reports.get(last))
-        waiting = known if isinstance(known, GateNode) and status == "running" else None
+        request: AgentRequest = self._read(reader, told.requests[last], AgentRequest)
+        is_asking = isinstance(request.question, str) and status in ("running", "interrupted")
         return NodeView(
             key,
-            self._kind(reader, known, told.requests[last]),
-            "waiting" if waiting else status,
+            str(request.request["kind"]) if isinstance(request.request, dict) else "agent",
+            "waiting" if is_asking else status,
             depth,
             len(told.requests),
             told.requests[min(told.requests)].time_ms,
@@ -123,15 +124,9 @@ class Overview:
             None if chars is None else _limit(known),
             is_cut,
             result.error if result is not None and isinstance(result.error, str) else None,
-            waiting.ask if waiting else None,
-            waiting.answers if waiting else (),
+            str(request.question) if is_asking else None,
+            request.options if is_asking and isinstance(request.options, tuple) else (),
         )
-
-    def _kind(self, reader: Reader, known: BaseNode | None, request: ArtifactKey) -> str:
-        if known is not None:
-            return known.kind
-        asked = self._read(reader, request, AgentRequest).request
-        return str(asked.get("kind", "agent")) if isinstance(asked, dict) else "agent"
 
     def _context(self, reader: Reader, report: ArtifactKey | None) -> tuple[int | None, bool]:
         """Return how many characters of context the attempt had, and whether any were left out."""

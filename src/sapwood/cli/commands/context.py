@@ -60,7 +60,7 @@ def command(
     elif as_json:
         click.echo(json.dumps(_as_data(seen), ensure_ascii=True, indent=2))
     else:
-        _show(seen, is_what_if=bool(changes), show_cuts=show_cuts)
+        show_context(seen, is_what_if=bool(changes), show_cuts=show_cuts)
 
 
 def _preview(workflow: str, node: str, project: str, changes: tuple[str, ...], as_json: bool) -> None:
@@ -102,7 +102,8 @@ def _or_null(value: Any) -> Any:
     return None if value is msgspec.UNSET else value
 
 
-def _show(seen: SeenContext, *, is_what_if: bool, show_cuts: bool) -> None:
+def show_context(seen: SeenContext, *, is_what_if: bool = False, show_cuts: bool = False) -> None:
+    """Print what a node saw, or would see."""
     from rich.console import Console
     from rich.text import Text
 

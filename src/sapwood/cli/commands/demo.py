@@ -1,82 +1,116 @@
-"""`sapwood demo`: records a small multi-agent run, shows its tree, rebuilds its prompts and verifies it, offline."""
+"""`sapwood demo`: runs a real workflow of several agents offline, shows its record, and verifies it."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sapwood.cli.untrusted import visible
+from sapwood.cli.running import opened_runner, settings_of
 
 if TYPE_CHECKING:
     from sapwood.core.keys import ArtifactKey
     from sapwood.core.tree import ArtifactTree
     from sapwood.runtime.session import Store
 
-DISCOVERY = "tpl.agent.demo.discovery"
-REVIEW = "tpl.agent.demo.review"
-PREVIEW_CHARS = 48
+FILES = Path(__file__).parent.parent / "demo_project"
+SHOWN = "draft"
+"""The node whose context is shown: it reads two branches, one of them too long."""
+WORDS = {
+    "Input": "input",
+    "RenderedPrompt": "prompt",
+    "PromptContribution": "contribution",
+    "EventArtifact": "event",
+    "MessageStreamArtifact": "event",
+    "IngestedFile": "file",
+    "Report": "report",
+    "Log": "log",
+    "OutcomeEvidence": "evidence",
+}
 
 
-@click.command("demo", help="Record, show, rebuild and verify a small multi-agent run, offline.")
-@click.option("--store", "store_path", type=click.Path(dir_okay=False), help="Keep the run in this store.")
+@click.command("demo")
+@click.option("--keep", type=click.Path(file_okay=False), help="Run it in this folder and keep everything there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(store_path: str | None, as_json: bool) -> None:
-    from sapwood.app import open_store
+def command(keep: str | None, as_json: bool) -> None:
+    """Run a workflow of several agents, offline: branches, a retry, a critique loop, a fan-out, a join, written files.
 
-    with (
-        tempfile.TemporaryDirectory(prefix="sapwood-demo-") as folder,
-        open_store(store_path or Path(folder) / "demo.db") as store,
-    ):
-        run_key = record_run(store)
-        tree = store.load(run_key)
-        prompts = [record for record in tree.walk() if record.kind == "RenderedPrompt"]
-        checked = store.verify(run_key)
-    if as_json:
-        summary = {"run": run_key.text, "artifacts": len(tree), "prompts": len(prompts), "head": checked.head}
-        click.echo(json.dumps({**summary, "ok": checked.is_ok}))
-    else:
-        click.echo(f"A run of two agents and a sub-agent, as it was recorded:\n\n{draw(tree)}\n")
-        equal = "equal to the byte" if checked.is_ok else "see the findings"
-        click.echo(f"rebuilt   {len(prompts)} prompts from template, arguments and contributions: {equal}")
-        click.echo(f"verified  {checked.artifacts} artifacts, {len(checked.findings)} findings")
-        click.echo(f"head      {checked.head}")
-        click.echo("\nKeep the head anywhere else: it exposes any later change of the record.")
-    for finding in checked.findings:
-        click.echo(f"{finding.code}  {finding.key}  {finding.message}", err=True)
-    raise SystemExit(0 if checked.is_ok else 1)
+    Then show the tree it left, what one agent saw, and that the record is whole.
+    """
+    from sapwood.cli.following import watch
+
+    with project_folder(keep) as project:
+        with opened_runner(settings_of(project=str(project)), create=True) as runner:
+            workflow = runner.load(project / "flow.yaml")
+            seen = watch(runner, lambda: runner.start(workflow, {"python": sys.executable}), is_quiet=as_json)
+            checked = runner.store.verify(seen.run_key)
+            if as_json:
+                summary = {"run": seen.view.run, "status": seen.view.status, "artifacts": checked.artifacts}
+                click.echo(json.dumps({**summary, "head": checked.head, "ok": checked.is_ok}))
+            else:
+                show_record(runner.store, seen.run_key, project)
+                click.echo(f"verified  {checked.artifacts} artifacts, {len(checked.findings)} findings")
+                click.echo(f"head      {checked.head}")
+                click.echo("\nKeep the head anywhere else: it exposes any later change of the record.")
+        for finding in checked.findings:
+            click.echo(f"{finding.code}  {finding.key}  {finding.message}", err=True)
+        if not as_json and keep:
+            click.echo(f"Everything is in {keep}: cd {keep} && sapwood show {seen.view.run}")
+    raise SystemExit(0 if checked.is_ok and seen.view.status == "completed" else max(seen.exit_code, 1))
 
 
-def record_run(store: Store) -> ArtifactKey:
-    """Record a discovery with a sub-agent and a review of it; return the run's key."""
-    from sapwood.core.prompt import Contribution
+@contextmanager
+def project_folder(keep: str | None) -> Iterator[Path]:
+    """Give a folder with the demo's files: the one to keep, or one that is gone afterwards."""
+    if keep is not None:
+        yield Path(shutil.copytree(FILES, keep, dirs_exist_ok=True))
+        return
+    with tempfile.TemporaryDirectory(prefix="sapwood-demo-") as folder:
+        yield Path(shutil.copytree(FILES, Path(folder) / "project"))
 
-    store.templates.register(DISCOVERY, "Find out how {{ topic }} works.", variables=["topic"])
-    store.templates.register(REVIEW, "Review these findings about {{ topic }}.", variables=["topic"])
-    with store.record(config={"models": ["demo"]}, inputs={"topic": "sap flow"}) as run:
-        with run.agent("discovery", request={"depth": 2}) as discovery:
-            parts = [Contribution(name="repo_map", text="src/tree.py  src/leaf.py", order=10)]
-            discovery.prompt(DISCOVERY, args={"topic": "sap flow"}, contributions=parts)
-            with discovery.agent("reader", request={"file": "src/tree.py"}) as reader:
-                reader.tool_call("read_file", input={"path": "src/tree.py"}, output={"lines": 120})
-                reader.note("Water rises through the outer rings.")
-            discovery.report("# Findings\nSapwood carries, heartwood keeps.", content_type="markdown")
-        with run.agent("review", request={"of": "discovery"}) as review:
-            review.prompt(REVIEW, args={"topic": "sap flow"})
-            review.report("Approved.", content_type="text")
-        run.outcome("tests", passed=True, evidence={"count": 3})
-    return run.key
+
+def show_record(store: Store, run: ArtifactKey, project: Path) -> None:
+    """Print the tree of the run, what one node saw, and the files that were written."""
+    from sapwood.cli.commands.context import show_context
+    from sapwood.runtime.contextview import load_context
+
+    click.echo(f"\nThe tree it left:\n{draw(store.load(run))}\n")
+    with store.artifacts.read() as reader:
+        show_context(load_context(reader, run, SHOWN, 1))
+    written = sorted(path for folder in ("docs", "workspace") for path in (project / folder).rglob("*"))
+    names = [str(path.relative_to(project)) for path in written if path.is_file()]
+    click.echo(f"\nwritten   {', '.join(names)}")
 
 
 def draw(tree: ArtifactTree) -> str:
-    """Return the tree as indented lines: kind and the beginning of what it holds."""
-    lines = []
+    """Return the tree down to its agents, one line each, with what stands below them counted."""
+    from sapwood.core.artifacts import AgentRequest
+    from sapwood.core.codec import from_record
+
+    lines: list[tuple[ArtifactKey, str, Counter[str]]] = []
     for record in tree.walk():
-        words = record.content[: 4 * PREVIEW_CHARS].decode(errors="replace").split()
-        preview = visible(" ".join(words))
-        cut = preview[:PREVIEW_CHARS] + ("…" if len(preview) > PREVIEW_CHARS else "")
-        lines.append(f"{'  ' * (record.key.depth - 1)}{record.kind}  {cut}".rstrip())
-    return "\n".join(lines)
+        if record.kind == "AgentRequest" or record.key.depth <= 2:
+            request = from_record(record) if record.kind == "AgentRequest" else None
+            named = f"{request.node}, attempt {request.attempt}" if isinstance(request, AgentRequest) else record.kind
+            lines.append((record.key, named, Counter()))
+        else:
+            counts = next(counts for above, _, counts in reversed(lines) if above.is_ancestor_of(record.key))
+            counts[WORDS.get(record.kind, "other")] += 1
+    levels = sorted({key.depth for key, _, _ in lines})
+    titles = [f"{'  ' * levels.index(key.depth)}{named}" for key, named, _ in lines]
+    width = max(map(len, titles)) + 2
+    drawn = zip(titles, lines, strict=True)
+    return "\n".join(f"{title.ljust(width)}{_counted(counts)}".rstrip() for title, (_, _, counts) in drawn)
+
+
+def _counted(counts: Counter[str]) -> str:
+    words = [*dict.fromkeys(WORDS.values()), "other"]
+    return ", ".join(f"{counts[word]} {word}{'' if counts[word] == 1 else 's'}" for word in words if counts[word])
