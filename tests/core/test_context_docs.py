@@ -1,0 +1,42 @@
+"""docs/context.md: its Python prints what it says, its workflow runs, its console shows what the commands print."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import sapwood
+from sapwood.cli.main import cli
+from tests.app.project import make_project
+
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "context.md").read_text()
+
+
+def test_every_python_block_prints_the_text_block_after_it() -> None:
+    pairs = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", TEXT, flags=re.M | re.S)
+    assert len(pairs) == TEXT.count("```python") == 4
+    scope: dict[str, object] = {}
+    for code, expected in pairs:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, scope)  # our own document
+        assert printed.getvalue() == expected
+
+
+def test_the_console_shows_what_the_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (flow,) = re.findall(r"^```yaml\n(.*?)^```$", TEXT, flags=re.M | re.S)
+    project = make_project(tmp_path / "p", flow)
+    monkeypatch.chdir(project)
+    run = sapwood.run_workflow("flow.yaml")
+    shown = "".join(re.findall(r"^```console\n(.*?)^```$", TEXT, flags=re.M | re.S))
+    calls = re.findall(r"^\$ sapwood (.*)\n((?:(?!\$ ).*\n)+)", shown, flags=re.M)
+    assert len(calls) == 3
+    for words, expected in calls:
+        given = [run.text if word == "RUN" else word for word in words.split()]
+        result = CliRunner(env={"COLUMNS": "100"}).invoke(cli, given)
+        assert [line.rstrip() for line in result.output.splitlines()] == expected.splitlines()
