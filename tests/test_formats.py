@@ -9,12 +9,14 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from backports import zstd
 from hypothesis import given
+from hypothesis import strategies as st
 
 import sapwood
 from sapwood.core.canonical import canonical_json
@@ -97,6 +99,32 @@ def test_it_rebuilds_every_prompt_of_the_golden_run(reader: dict[str, Any]) -> N
         rendered = plain_render("Do {{ args }}", reader["canonical"](args), ("args",), None)
         contributions = [child for child in children if child["kind"] == "PromptContribution"]
         assert reader["prompt_text"](rendered, contributions) == prompt["content"]
+
+
+@pytest.mark.parametrize("name", ["report-v1.txt", "report-v1-cut.txt"])
+def test_it_reads_the_golden_context_entries(reader: dict[str, Any], name: str) -> None:
+    text = (GOLDEN / "context" / name).read_bytes().decode()
+    read, ours = reader["read_entry"](text), sapwood.parse_envelope(text)
+    shown = {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in asdict(ours).items()
+    }
+    assert read == shown
+
+
+@pytest.mark.torture(short=100, full=10_000)
+def test_it_cuts_and_reads_context_entries_as_we_do(reader: dict[str, Any], dose: Dose) -> None:
+    @values.many(dose.count, dose.seed)
+    @given(st.text(st.sampled_from("a\n\U0001f600\ufffd<END>"), max_size=40), st.integers(1, 30))
+    def law(content: str, limit: int) -> None:
+        report = sapwood.UpstreamArtifact(1, "a", 0, 1, 1, "report", "text", "2026-01-01T00:00:00Z", content)
+        policy = sapwood.HandoffPolicy(max_chars_per_artifact=limit)
+        told = {"workflow_run_id": 1, "target_node_key": "b", "assembled_at": "2026-01-01T00:00:00Z"}
+        (entry,) = sapwood.assemble_handoff([report], policy=policy, **told).entries  # type: ignore[arg-type]
+        read = reader["read_entry"](entry)
+        assert read["content"] == reader["head_tail"](content, limit)
+        assert read["sha256"] == reader["sha256_hex"](content.encode())
+
+    law()
 
 
 @pytest.mark.torture(short=100, full=10_000)
