@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 from sapwood.core.keys import ENTROPY_BYTES, MAX_DEPTH, SEGMENT_BYTES, ArtifactKey, next_ulid, ulid_text
-from sapwood.errors import KeyTooDeep, WrongArgument
+from sapwood.errors import InvalidKey, KeyTooDeep
 
 
 def now_ms() -> int:
     """Return the milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+_factories: weakref.WeakSet[KeyFactory] = weakref.WeakSet()
 
 
 class KeyFactory:
@@ -24,7 +28,7 @@ class KeyFactory:
         self._entropy = entropy
         self._lock = threading.Lock()
         self._last: int | None = None
-        self._pid = os.getpid()
+        _factories.add(self)
 
     def root(self) -> ArtifactKey:
         """Return a new root key."""
@@ -33,7 +37,7 @@ class KeyFactory:
     def child(self, parent: ArtifactKey) -> ArtifactKey:
         """Return a new key directly below `parent`."""
         if not isinstance(parent, ArtifactKey):
-            raise WrongArgument("parent", parent, "an ArtifactKey")
+            raise InvalidKey(parent)
         above = parent.pack()
         if len(above) >= SEGMENT_BYTES * MAX_DEPTH:
             raise KeyTooDeep(parent.depth + 1, MAX_DEPTH)
@@ -51,8 +55,6 @@ class KeyFactory:
     def number(self) -> int:
         """Return a new ULID as a number, greater than every one before it."""
         with self._lock:
-            if self._pid != os.getpid():
-                self._start_over_after_fork()
             clock_ms = self._clock()
             last = self._last
             fresh = last is None or clock_ms > last >> 80
@@ -60,8 +62,16 @@ class KeyFactory:
             self._last = number
             return number
 
-    def _start_over_after_fork(self) -> None:
-        """Leave the parent's series, so that no key is minted in both processes."""
-        self._pid = os.getpid()
+    def _start_over(self) -> None:
+        """In a forked child: leave the parent's series, so that no key is minted in both, and its lock."""
+        self._lock = threading.Lock()
         if self._last is not None:
             self._last = next_ulid(None, (self._last >> 80) + 1, self._entropy(ENTROPY_BYTES))
+
+
+def _start_all_over() -> None:
+    for factory in list(_factories):
+        factory._start_over()
+
+
+os.register_at_fork(after_in_child=_start_all_over)

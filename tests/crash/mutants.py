@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
 
-from sapwood.runtime import recorder, spool
+from sapwood.runtime import recorder, scope, session, spool
 from sapwood.storage import sqlite, sqlite_file
 
 
@@ -63,12 +64,36 @@ def _keeps_torn_end() -> None:
     spool.Spool._step_back = lambda self: None  # type: ignore[method-assign]
 
 
+def _not_shielded() -> None:
+    """A cancelled scope end leaves its commit to a thread that nobody waits for."""
+
+    async def not_shielded(call: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.to_thread(call, *args)
+
+    scope.shielded = session.shielded = not_shielded  # type: ignore[attr-defined, assignment]
+
+
+def _never_in_doubt() -> None:
+    """A commit that was interrupted after it had happened counts as one that had not."""
+    recorder.Recorder._drop_what_we_stored = lambda self, keys: False  # type: ignore[method-assign]
+
+
+def _child_keeps_all() -> None:
+    """A forked child goes on with the connections and the spool of its parent."""
+    recorder.Recorder._leave_to_parent = lambda self: None  # type: ignore[method-assign]
+    sqlite.SqliteStore._leave_to_parent = lambda self: None  # type: ignore[method-assign]
+    spool.Spool.leave_to_parent = lambda self: None  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     "no_spool": _no_spool,
     "normal_sync": _normal_sync,
     "torn_calls": _torn_calls,
     "forgets_on_error": _forgets_on_error,
     "keeps_torn_end": _keeps_torn_end,
+    "not_shielded": _not_shielded,
+    "never_in_doubt": _never_in_doubt,
+    "child_keeps_all": _child_keeps_all,
 }
 
 

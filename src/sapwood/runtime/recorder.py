@@ -112,6 +112,11 @@ class Recorder:
         """Take note that this shared artifact is stored."""
         self._known.add(key)
 
+    def check_open(self) -> None:
+        """Raise what makes recording impossible: the store is closed, or belongs to the process before a fork."""
+        if self._refusal is not None:
+            raise self._refusal
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` after each recording; its failures are logged and stop nothing. Returns the way out."""
         self._listeners.append(listener)

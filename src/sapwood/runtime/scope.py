@@ -182,6 +182,7 @@ class Agent(Scope):
             raise InvalidArtifact(
                 f"{kind}.content_type", f"{content_type!r}; expected one of {', '.join(CONTENT_TYPES)}"
             )
+        self._run.recorder.check_open()  # in a forked child, before the locks that some thread of the parent held
         child = self._run.keys.child
         if self._result_key is None:
             self._result_key = child(self.key)

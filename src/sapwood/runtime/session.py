@@ -107,6 +107,7 @@ class Run(Scope):
 
     def start_agent(self, key: ArtifactKey, name: str, request: Any, fields: Mapping[str, Any]) -> Agent:
         """Record the request that opens an agent's scope at `key`."""
+        self.recorder.check_open()
         with self._lock:
             if name not in self._node_ids:
                 self._node_ids[name] = self.ids.next_node_id()

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,7 @@ from sapwood.storage.templates import template_id_of, to_version, version_record
 
 CHECKPOINT_PAGES: Final = 4096  # 32 MB of log, then a passive checkpoint beside the commits
 IDLE_READERS: Final = 4
+FORK_WAIT_S: Final = 5.0  # for threads that read
 
 INSERT = "insert into artifact (key, kind, hash, metadata, content, chunks, crc) values (?, ?, ?, ?, ?, ?, ?)"
 INSERT_CHUNK = "insert into chunk (hash, data) select ?1, ?2 where not exists (select 1 from chunk where hash = ?1)"
@@ -63,7 +65,9 @@ FAMILY = (
 
 logger = logging.getLogger("sapwood.storage")
 _open_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
-_left_to_the_parent: list[Any] = []  # connections of a forked child; closing them would touch the parent's files
+_held_for_fork: list[SqliteStore] = []
+_left_to_the_parent: list[Any] = []  # connections of a forked child that cannot be closed in it
+_unusable_after_fork: set[Path] = set()
 
 
 class SqliteStore:
@@ -71,7 +75,11 @@ class SqliteStore:
 
     def __init__(self, path: str | Path, *, create: bool = True, sqlite_version: tuple[int, ...] | None = None) -> None:
         self._path = Path(os.path.realpath(path))
+        if self._path in _unusable_after_fork:
+            raise StoreClosed(self.location, "this process was forked while another thread read it; start a new one")
         self._lock = threading.RLock()
+        self._is_quiet = threading.Condition(self._lock)
+        self._inside: Counter[int] = Counter()  # threads that use SQLite without holding the lock
         self._idle_readers: list[Any] = []
         self._checkpoint: threading.Thread | None = None
         self._journal = ""
@@ -206,8 +214,10 @@ class SqliteStore:
             try:
                 with typed_errors(self.location):
                     execute = self._writer.execute
-                    execute("begin immediate")
                     try:
+                        if self._writer.in_transaction:  # Ctrl-C came between an error and its rollback
+                            execute("rollback")
+                        execute("begin immediate")
                         if self._log is not None:
                             self._log.make_room()
                         yield execute
@@ -280,7 +290,7 @@ class SqliteStore:
     def _run_checkpoint(self) -> None:
         """Move the log into the file without holding up writers; what it cannot move now, the next one does."""
         try:
-            with typed_errors(self.location):
+            with self._inside_sqlite(), typed_errors(self.location):
                 connection = connect(self._path)
                 set_sync(connection, self._journal)
                 connection.execute("pragma wal_checkpoint(passive)")
@@ -311,7 +321,7 @@ class SqliteStore:
 
     @contextmanager
     def read(self) -> Iterator[Reader]:
-        with typed_errors(self.location):
+        with self._inside_sqlite(), typed_errors(self.location):
             connection = self._take_reader()
             try:
                 connection.execute("begin")
@@ -340,27 +350,59 @@ class SqliteStore:
 
     def close(self) -> None:
         with self._lock:
-            checkpoint, self._checkpoint = self._checkpoint, None
-            if checkpoint is not None:
-                checkpoint.join()
-            if not isinstance(self._refusal, StoreClosed):
-                self._close_readers()
-                with typed_errors(self.location):
-                    self._writer.close()
-                if self._log is not None:
-                    self._log.close()
-                self._refusal = StoreClosed(self.location)
+            if isinstance(self._refusal, StoreClosed):
+                return
+            self._refusal = StoreClosed(self.location)
+        if self._checkpoint is not None:
+            self._checkpoint.join()
+        with self._lock:
+            self._close_readers()
+            with typed_errors(self.location):
+                self._writer.close()
+            if self._log is not None:
+                self._log.close()
 
     def _close_readers(self) -> None:
         while self._idle_readers:
             self._idle_readers.pop().close()
 
+    # -- forks --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _inside_sqlite(self) -> Iterator[None]:
+        """Count this thread among those a fork has to wait for."""
+        thread = threading.get_ident()
+        with self._lock:
+            self._inside[thread] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= Counter({thread: 1})
+                self._is_quiet.notify_all()
+
+    def _hold(self) -> None:
+        """Keep every other thread out of SQLite: a child would inherit its locks, and nobody who gives them back."""
+        self._lock.acquire()
+        me = {threading.get_ident()}
+        self._is_quiet.wait_for(lambda: self._inside.keys() <= me, FORK_WAIT_S)
+
     def _leave_to_parent(self) -> None:
-        _left_to_the_parent.extend([self._writer, *self._idle_readers])
-        self._lock = threading.RLock()  # some thread of the parent may hold the old one
-        self._checkpoint = None
-        self._idle_readers = []
+        """In a forked child: let go of everything. What was closed here can be opened anew, with locks of its own."""
+        was_closed = isinstance(self._refusal, StoreClosed)
         self._refusal = StoreClosed(self.location, "this process was forked from the one that opened it")
+        connections, inside = [self._writer, *self._idle_readers], self._inside
+        self._lock = threading.RLock()
+        self._is_quiet = threading.Condition(self._lock)
+        self._inside, self._idle_readers, self._checkpoint = Counter(), [], None
+        if was_closed:
+            return
+        if inside or self._writer.in_transaction:
+            _left_to_the_parent.extend(connections)
+            _unusable_after_fork.add(self._path)
+            return
+        for connection in connections:
+            connection.close()  # the parent's locks are the parent's: this touches none of them
 
     # -- templates ----------------------------------------------------------------------------------------------------
 
@@ -411,9 +453,20 @@ def _constraint() -> type[Exception]:
     return constraint
 
 
+def _hold_all() -> None:
+    _held_for_fork[:] = _open_stores
+    for store in _held_for_fork:
+        store._hold()
+
+
+def _release_all() -> None:
+    while _held_for_fork:
+        _held_for_fork.pop()._lock.release()
+
+
 def _leave_all_to_parent() -> None:
-    for store in list(_open_stores):
-        store._leave_to_parent()
+    while _held_for_fork:
+        _held_for_fork.pop()._leave_to_parent()
 
 
-os.register_at_fork(after_in_child=_leave_all_to_parent)
+os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_leave_all_to_parent)

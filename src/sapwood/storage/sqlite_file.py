@@ -146,3 +146,11 @@ def _create(path: Path) -> None:
             return
         except OSError as error:
             raise StoreUnwritable(str(path), f"cannot be created ({error.strerror})") from error
+
+
+def _start_over_after_fork() -> None:
+    global _creating
+    _creating = threading.Lock()  # some thread of the parent may hold the old one
+
+
+os.register_at_fork(after_in_child=_start_over_after_fork)
