@@ -178,6 +178,24 @@ class Reader(Protocol):
     def outline(self, key: ArtifactKey | None = None, kinds: Sequence[str] | None = None) -> Iterator[Outline]:
         """Yield what `load` (or `load_kinds`) would, without the contents: what a tree's shape and head need."""
 
+    def glance(
+        self,
+        key: ArtifactKey,
+        *,
+        after: ArtifactKey | None = None,
+        limit: int | None = None,
+        depth: int | None = None,
+    ) -> Iterator[Glance]:
+        """Yield what `load` would, at most `depth` levels below `key`, with the beginning of each content only."""
+
+    def timeline_keys(
+        self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None
+    ) -> Iterator[ArtifactKey]:
+        """Yield the keys at and below `key` in the order of making: by last segment, then by whole key."""
+
+    def last_key(self, key: ArtifactKey) -> ArtifactKey | None:
+        """Return the last key in key order at or below `key`, or None when nothing is stored there."""
+
     def child_keys(
         self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None
     ) -> Iterator[ArtifactKey]:
@@ -215,6 +233,20 @@ class Outline(NamedTuple):
     kind: str
     content_hash: str
     metadata: bytes
+
+
+class Glance(NamedTuple):
+    """What one sees of a record without reading all of its content."""
+
+    key: ArtifactKey
+    kind: str
+    content_hash: str
+    metadata: bytes
+    size_bytes: int
+    start: bytes
+
+
+GLANCE_BYTES = 400
 
 
 class ArtifactStore(TemplateStore, Protocol):

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 import sapwood
 from sapwood.cli.main import cli
+from sapwood.core.artifacts import Note
 from sapwood.core.record import Record
 from sapwood.runtime.session import Run
 
@@ -44,6 +45,83 @@ def test_show_prints_the_tree_with_nothing_that_a_terminal_obeys_and_raw_the_exa
     assert call(tmp_path, "show", prompt.key.text, "--raw").stdout_bytes == b"Hi \x1b[31mred"
     assert call(tmp_path, "show", run.key.text, "--depth", "0").output.count("\n") == 1
     assert "--after" in call(tmp_path, "show", run.key.text, "--limit", "2").output
+
+
+def test_show_pages_a_tree_without_gap_or_repetition_at_any_depth(run: Run, tmp_path: Path) -> None:
+    for depth in (0, 1, 2, 9):
+        whole = call(tmp_path, "show", run.key.text, "--depth", str(depth), "--json").output.splitlines()
+        found: list[str] = []
+        after: tuple[str, ...] = ()
+        while True:
+            page = call(tmp_path, "show", run.key.text, "--depth", str(depth), "--limit", "3", "--json", *after)
+            if page.exit_code:
+                assert isinstance(page.exception, sapwood.NotFound)
+                break
+            found += page.output.splitlines()
+            after = ("--after", json.loads(found[-1])["key"])
+        assert found == whole
+    assert {json.loads(line)["kind"] for line in whole} >= {"Execution", "RenderedPrompt", "Report", "Seal"}
+
+
+@pytest.mark.parametrize("width", ["60", "140"])
+def test_show_fits_the_terminal_and_any_key_can_be_shown(
+    run: Run, tmp_path: Path, width: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    lines = call(tmp_path, "show", run.key.text).output.splitlines()
+    assert max(map(len, lines)) <= int(width)
+    for record in _records(tmp_path, run):
+        below = call(tmp_path, "show", record.key.text, "--keys").output
+        assert record.kind in below.splitlines()[0]
+        assert record.key.text in below
+
+
+def test_show_timeline_is_in_the_order_of_making(run: Run, tmp_path: Path) -> None:
+    lines = call(tmp_path, "show", run.key.text, "--timeline", "--json").output.splitlines()
+    keys = [sapwood.ArtifactKey(json.loads(line)["key"]) for line in lines]
+    assert keys == sorted(keys, key=lambda key: (key.last_segment, key))
+    assert len(keys) == len(_records(tmp_path, run))
+    assert isinstance(
+        call(tmp_path, "show", run.key.text, "--timeline", "--depth", "1").exception, sapwood.InvalidInput
+    )
+
+
+def test_show_marks_an_empty_a_cut_and_a_dropped_context_orphans_and_repetitions(tmp_path: Path) -> None:
+    manifests = {
+        "empty": {"included_count": 0, "entries": [], "dropped_artifact_ids": []},
+        "cut": {"included_count": 1, "entries": [{"dropped_chars": 5}], "dropped_artifact_ids": []},
+        "dropped": {"included_count": 1, "entries": [{"dropped_chars": 0}], "dropped_artifact_ids": [7, 8]},
+        "whole": {"included_count": 1, "entries": [{"dropped_chars": 0}], "dropped_artifact_ids": []},
+    }
+    with sapwood.open(tmp_path / "s.db") as store, store.record() as run:
+        for name, manifest in manifests.items():
+            with run.agent(name) as agent:
+                agent.report(name, context_manifest=manifest)
+        with run.agent("odd") as agent:
+            agent.tool_call("x", input=1)
+            agent.tool_call("x", input=1)
+            lost = agent.child_key()
+            store.publish(Note(store.keys.child(lost), text="lost", content_type="text"))
+    shown = call(tmp_path, "show", run.key.text).output.splitlines()
+    marks = {line.split()[-1]: line for line in shown if line.strip().startswith(("Report", "Note"))}
+    assert "[context empty]" in marks["empty"]
+    assert "[context cut: 1 of 1]" in marks["cut"]
+    assert "[context dropped: 2]" in marks["dropped"]
+    assert "[" not in marks["whole"]
+    assert "[parent missing]" in marks["lost"]
+    assert sum("[same as " in line for line in shown) == 1
+
+
+def test_runs_are_paged_newest_first(tmp_path: Path) -> None:
+    with sapwood.open(tmp_path / "s.db") as store:
+        keys = [store.record().key.text for _ in range(5)]
+    first = call(tmp_path, "runs", "--limit", "2").output
+    assert keys[4] in first
+    hint = first.splitlines()[-1].split("sapwood runs ")[1].split()
+    assert [json.loads(line)["key"] for line in call(tmp_path, "runs", *hint, "--json").output.splitlines()] == keys[
+        2::-1
+    ]
+    assert "…" not in call(tmp_path, "runs", "--limit", "5").output
 
 
 def test_verify_says_yes_with_0_and_no_with_1(run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from sapwood import ArtifactKey, KeyFactory, TemplateId, hash_bytes, hash_text
 from sapwood.core.record import Record
 from sapwood.core.template import TemplateVersion
 from sapwood.errors import DuplicateClaim, DuplicateKey, RunChanged, RunSealed, StoreClosed
-from sapwood.ports import ArtifactStore, Claim, RunEnd, RunStart
+from sapwood.ports import GLANCE_BYTES, ArtifactStore, Claim, RunEnd, RunStart
 
 KEYS = KeyFactory()
 
@@ -260,3 +260,29 @@ class StoreContract:
             store.append([])
         with pytest.raises(StoreClosed), store.read():
             pass
+
+    def test_a_glance_shows_sizes_and_beginnings_as_deep_as_asked(self, store: ArtifactStore) -> None:
+        root = KEYS.root()
+        children = [KEYS.child(root) for _ in range(3)]
+        below = [KEYS.child(child) for child in children for _ in range(2)]
+        lost = KEYS.child(KEYS.child(children[1]))  # its parent is not stored
+        contents = {root: b"{}", **{key: bytes(range(256)) * 200 for key in children}, **dict.fromkeys(below, b"xy")}
+        contents[lost] = b""
+        store.append([record(key, content, kind="ToolOutput") for key, content in contents.items()])
+        with store.read() as reader:
+            for depth in (None, 0, 1, 2, 3):
+                wanted = [key for key in sorted(contents) if depth is None or key.depth <= 1 + depth]
+                found = list(reader.glance(root, depth=depth))
+                assert [each.key for each in found] == wanted
+                assert [each.size_bytes for each in found] == [len(contents[key]) for key in wanted]
+                assert [each.start for each in found] == [contents[key][:GLANCE_BYTES] for key in wanted]
+                for place, after in enumerate(wanted):
+                    page = list(reader.glance(root, depth=depth, after=after, limit=2))
+                    assert [each.key for each in page] == wanted[place + 1 : place + 3]
+            assert [each.key for each in reader.glance(children[1], depth=0)] == [children[1]]
+            in_time = sorted(contents, key=lambda key: (key.last_segment, key))
+            assert list(reader.timeline_keys(root)) == in_time
+            assert list(reader.timeline_keys(root, after=in_time[3], limit=2)) == in_time[4:6]
+            assert reader.last_key(root) == max(contents)
+            assert reader.last_key(children[0]) == below[1]
+            assert reader.last_key(KEYS.child(root)) is None

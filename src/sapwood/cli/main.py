@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Check workflow files: every mistake with its place and what is allowed."),
     "context": ("context", "What a node saw, entry by entry, and why."),
     "demo": ("demo", "Record, show, rebuild and verify a small multi-agent run, offline."),
+    "doctor": ("doctor", "Look for interrupted runs, leftover spools and what else is wrong around a store."),
     "graph": ("graph", "Draw the graph of a workflow."),
     "ingest": ("ingest", "Write the files that a document declares, undo that, or list what landed."),
     "pause": ("pause", "Let what runs end and start nothing more."),

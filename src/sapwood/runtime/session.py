@@ -275,6 +275,8 @@ class Store:
                 raise RunSealed(key.text, row.status)
             children = [reader.find(child) for child in reader.child_keys(key)]
             requests = [from_record(record) for record in reader.load_kinds(key, ["AgentRequest"])]
+        if row.owner != self.recorder.owner and not self.is_alive(row.owner):
+            self.artifacts.change_owner(key, row.owner, self.recorder.owner)  # it is not interrupted any more
         groups = {
             record.kind: record.key for record in children if record is not None and record.kind in REQUIRED_GROUPS
         }

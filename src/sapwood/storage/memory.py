@@ -7,12 +7,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 from sapwood.core.keys import SEGMENT_BYTES, ArtifactKey
 from sapwood.core.record import Record
 from sapwood.core.template import TemplateId, TemplateVersion
 from sapwood.errors import DuplicateClaim, DuplicateKey, RunChanged, RunSealed, StoreClosed
-from sapwood.ports import Claim, Outline, Reader, RunEnd, RunRow, RunStart
+from sapwood.ports import GLANCE_BYTES, Claim, Glance, Outline, Reader, RunEnd, RunRow, RunStart
 from sapwood.storage.rows import LAST_KEY, end_of_subtree
 from sapwood.storage.templates import template_id_of, to_version, version_record
 
@@ -171,6 +172,43 @@ class MemoryReader:
     def outline(self, key: ArtifactKey | None = None, kinds: Sequence[str] | None = None) -> Iterator[Outline]:
         records = self.load(key) if kinds is None else self.load_kinds(key, kinds)
         return (Outline(found.key, found.kind, found.content_hash, found.metadata) for found in records)
+
+    def glance(
+        self,
+        key: ArtifactKey,
+        *,
+        after: ArtifactKey | None = None,
+        limit: int | None = None,
+        depth: int | None = None,
+    ) -> Iterator[Glance]:
+        found = (
+            Glance(
+                record.key,
+                record.kind,
+                record.content_hash,
+                record.metadata,
+                len(record.content),
+                record.content[:GLANCE_BYTES],
+            )
+            for record in self.load(key, after=after)
+            if depth is None or record.key.depth <= key.depth + depth
+        )
+        return islice(found, limit)
+
+    def timeline_keys(
+        self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None
+    ) -> Iterator[ArtifactKey]:
+        def place(packed: bytes) -> tuple[bytes, bytes]:
+            return packed[-SEGMENT_BYTES:], packed
+
+        start, stop = self._range(key)
+        keys = sorted(self._keys[start:stop], key=place)
+        wanted = (packed for packed in keys if after is None or place(packed) > place(after.pack()))
+        return (ArtifactKey.unpack(packed) for packed in islice(wanted, limit))
+
+    def last_key(self, key: ArtifactKey) -> ArtifactKey | None:
+        start, stop = self._range(key)
+        return ArtifactKey.unpack(self._keys[stop - 1]) if stop > start else None
 
     def child_keys(
         self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None

@@ -15,6 +15,7 @@ from sapwood.ports import Claim
 INLINE_BYTES: Final = 32 * 1024
 CHUNK_BYTES: Final = 16 * 1024
 ZSTD_LEVEL: Final = 3
+ZSTD_HEAD_BYTES: Final = 18  # the longest header of a frame
 ALWAYS_INLINE: Final = frozenset({"Report", "Note", "Log"})  # so that the view phase_artifacts shows them whole
 HASH_BYTES: Final = 32
 LAST_KEY: Final = b"\xff" * (SEGMENT_BYTES * MAX_DEPTH + 1)
@@ -70,6 +71,11 @@ def join(parts: Iterable[bytes]) -> bytes:
     """Return the content whose compressed chunks these are."""
     decompress = _zstd().decompress
     return b"".join(decompress(part) for part in parts)
+
+
+def uncompressed_bytes(head: bytes) -> int:
+    """Return the size of a chunk from the beginning of its compressed form."""
+    return int(_zstd().get_frame_info(head).decompressed_size)
 
 
 def chunk_hashes(chunks: bytes) -> Iterator[bytes]:

@@ -8,8 +8,15 @@ from typing import Any
 from sapwood.core.keys import SEGMENT_BYTES, ArtifactKey
 from sapwood.core.record import Record
 from sapwood.errors import InvalidKey, StoreDamaged
-from sapwood.ports import Claim, Outline, RunRow
-from sapwood.storage.rows import LAST_KEY, chunk_hashes, end_of_subtree, join
+from sapwood.ports import GLANCE_BYTES, Claim, Glance, Outline, RunRow
+from sapwood.storage.rows import (
+    LAST_KEY,
+    ZSTD_HEAD_BYTES,
+    chunk_hashes,
+    end_of_subtree,
+    join,
+    uncompressed_bytes,
+)
 from sapwood.storage.sqlite_damage import damaged
 from sapwood.storage.sqlite_file import typed_errors
 
@@ -24,8 +31,18 @@ OUTLINE_KINDS = (
     "select key, kind, hash, metadata from artifact "
     "where key >= ? and key < ? and kind in (select value from json_each(?)) order by key"
 )
+GLANCE = (
+    "select key, kind, hash, metadata, length(content), substr(content, 1, ?), chunks from artifact "
+    "where key >= ? and key < ? order by key limit ?"
+)
+TIMELINE = (
+    "select key from artifact where key >= ?1 and key < ?2 and (substr(key, -16), key) > (substr(?3, -16), ?3) "
+    "order by substr(key, -16), key limit ?4"
+)
+LAST_KEY_IN = "select key from artifact where key >= ? and key < ? order by key desc limit 1"
 NEXT_KEY = "select key from artifact where key >= ? and key < ? order by key limit 1"
 COUNT = "select count(*) from artifact where key >= ? and key < ?"
+CHUNK_HEAD = "select substr(data, 1, ?) from chunk where hash = ?"
 CHUNK = "select data from chunk where hash = ?"
 RUN = "select key, workflow_run_id, status, started_ms, ended_ms, head, owner from run where key = ?"
 RUNS = (
@@ -72,6 +89,41 @@ class SqliteReader:
             rows = self._rows(OUTLINE_KINDS, (*_range(key), _json_list(kinds)))
         outline = self._outline
         return (outline(*row) for row in rows)
+
+    def glance(
+        self,
+        key: ArtifactKey,
+        *,
+        after: ArtifactKey | None = None,
+        limit: int | None = None,
+        depth: int | None = None,
+    ) -> Iterator[Glance]:
+        first, end = _range(key)
+        longest = len(key.pack()) + SEGMENT_BYTES * depth if depth is not None else len(LAST_KEY)
+        if after is not None:
+            first = max(first, _after(after.pack(), longest))
+        if depth is None:
+            yield from self._glances(first, end, EVERYTHING if limit is None else limit)
+            return
+        while limit is None or limit > 0:
+            packed = self._connection.execute(NEXT_KEY, (first, end)).fetchone()
+            if packed is None:
+                return
+            if len(packed[0]) <= longest:
+                yield from self._glances(packed[0], end, 1)
+                limit = None if limit is None else limit - 1
+            first = _after(packed[0], longest)
+
+    def timeline_keys(
+        self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None
+    ) -> Iterator[ArtifactKey]:
+        start = b"\0" if after is None else after.pack()
+        rows = self._rows(TIMELINE, (*_range(key), start, EVERYTHING if limit is None else limit))
+        return (ArtifactKey.unpack(packed) for (packed,) in rows)
+
+    def last_key(self, key: ArtifactKey) -> ArtifactKey | None:
+        row = self._connection.execute(LAST_KEY_IN, _range(key)).fetchone()
+        return None if row is None else ArtifactKey.unpack(row[0])
 
     def child_keys(
         self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None
@@ -171,6 +223,21 @@ class SqliteReader:
         """A column of another type or length than was written."""
         return StoreDamaged(self._where, f"the row with key {packed!r:.80} cannot be read")
 
+    def _glances(self, first: bytes, end: bytes, limit: int) -> Iterator[Glance]:
+        rows = self._rows(GLANCE, (GLANCE_BYTES, first, end, limit))
+        for packed, kind, digest, metadata, size_bytes, start, chunks in rows:
+            outline = self._outline(packed, kind, digest, metadata)
+            if size_bytes is None:
+                size_bytes, start = self._glance_at_chunks(outline.key, chunks or b"")
+            yield Glance(*outline, size_bytes, start or b"")  # SQLite's substr of nothing is null
+
+    def _glance_at_chunks(self, key: ArtifactKey, chunks: bytes) -> tuple[int, bytes]:
+        """Return the size and the beginning of a content in chunks, reading only the first of them whole."""
+        hashes = list(chunk_hashes(chunks))
+        start = self._joined(key, hashes[0])[:GLANCE_BYTES] if hashes else b""
+        heads = (self._connection.execute(CHUNK_HEAD, (ZSTD_HEAD_BYTES, digest)).fetchone() for digest in hashes)
+        return sum(uncompressed_bytes(row[0]) for row in heads if row is not None), start
+
     def _joined(self, key: ArtifactKey, chunks: bytes) -> bytes:
         parts = []
         for digest in chunk_hashes(chunks):
@@ -193,3 +260,8 @@ def _range(key: ArtifactKey | None) -> tuple[bytes, bytes]:
         return b"", LAST_KEY
     packed = key.pack()
     return packed, end_of_subtree(packed)
+
+
+def _after(packed: bytes, longest: int) -> bytes:
+    """Return where the keys go on after `packed`, when none longer than `longest` is wanted."""
+    return packed + b"\0" if len(packed) < longest else end_of_subtree(packed[:longest])

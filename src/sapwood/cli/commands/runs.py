@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import click
 
+from sapwood.cli.artifact_lines import human_duration
 from sapwood.cli.opened import open_existing, store_options
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
+from sapwood.ports import RunRow
+
+NARROW = 80
 
 
 @click.command("runs")
@@ -17,13 +22,23 @@ from sapwood.core.keys import ArtifactKey
 @click.option("--status", type=click.Choice(["running", "paused", "interrupted", "completed", "failed", "cancelled"]))
 @store_options
 def command(limit: int, before: str | None, status: str | None, store: str | None, project: str, as_json: bool) -> None:
-    """List the runs, newest first."""
+    """List the runs, newest first: key, number, status, start, duration."""
     with open_existing(store, project) as opened:
-        rows = opened.runs(before=ArtifactKey(before) if before else None, limit=limit, status=status)
-    for row in rows:
-        started = instant_of_ms(row.started_ms)
+        rows = opened.runs(before=ArtifactKey(before) if before else None, limit=limit + 1, status=status)
+    shown, more = rows[:limit], rows[limit:]
+    for row in shown:
         if as_json:
             click.echo(json.dumps({**row._asdict(), "key": row.key.text}))
         else:
-            seconds = "" if row.ended_ms is None else f"{(row.ended_ms - row.started_ms) / 1000:.1f} s"
-            click.echo(f"{row.key}  {row.workflow_run_id:>5}  {row.status:<11}  {started}  {seconds}".rstrip())
+            click.echo(_line(row))
+    if more and not as_json:
+        same = f" --status {status}" if status else ""
+        click.echo(f"… sapwood runs{same} --before {shown[-1].key}")
+
+
+def _line(row: RunRow) -> str:
+    started = instant_of_ms(row.started_ms)[:19].replace("T", " ")
+    took = "" if row.ended_ms is None else human_duration(row.ended_ms - row.started_ms)
+    if shutil.get_terminal_size((NARROW, 24)).columns < NARROW:
+        return f"{row.key}  {row.status}\n  {row.workflow_run_id}  {started}  {took}".rstrip()
+    return f"{row.key}  {row.workflow_run_id:>5}  {row.status:<11}  {started}  {took}".rstrip()

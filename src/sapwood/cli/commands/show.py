@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from itertools import islice
 
 import click
 
+from sapwood.cli.artifact_lines import ArtifactLines
 from sapwood.cli.opened import open_existing, store_options
-from sapwood.cli.untrusted import visible
 from sapwood.core.codec import to_dict
-from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
-from sapwood.core.record import Record
-from sapwood.errors import NotFound
+from sapwood.errors import InvalidInput, NotFound
+from sapwood.ports import Glance, Reader
 
-PREVIEW_CHARS = 60
+WIDE = 160  # where the width is not known, because nobody looks
 
 
 @click.command("show")
@@ -24,6 +25,7 @@ PREVIEW_CHARS = 60
 @click.option("--limit", type=click.IntRange(1), default=200, show_default=True, help="How many artifacts a page has.")
 @click.option("--after", metavar="KEY", help="Go on after this artifact.")
 @click.option("--timeline", is_flag=True, help="In the order of making, not as a tree.")
+@click.option("--keys", is_flag=True, help="Print the whole key of each artifact, below it.")
 @click.option("--raw", is_flag=True, help="Print the exact bytes of KEY.")
 @store_options
 def command(
@@ -32,34 +34,56 @@ def command(
     limit: int,
     after: str | None,
     timeline: bool,
+    keys: bool,
     raw: bool,
     store: str | None,
     project: str,
     as_json: bool,
 ) -> None:
-    """Show the artifact KEY and what stands below it."""
+    """Show the artifact KEY and what stands below it.
+
+    KEY is a run, or any artifact of one. Each line has the kind, the size, for agents and runs the duration, what is
+    odd in brackets, in a wide terminal the last segment of the key, and how the content begins.
+    """
+    if timeline and depth is not None:
+        raise InvalidInput("--timeline has no levels; leave --depth out")
     top = ArtifactKey(key)
+    start = ArtifactKey(after) if after else None
     with open_existing(store, project) as opened, opened.artifacts.read() as reader:
         if raw:
-            found = reader.find(top)
-            if found is None:
-                raise NotFound(f"artifact {top}")
-            sys.stdout.buffer.write(found.content)
+            _print_bytes(reader, top)
             return
-        page = list(reader.load(top, after=ArtifactKey(after) if after else None, limit=limit))
-    if not page:
-        raise NotFound(f"artifact {top}" if after is None else f"anything after {after}")
-    if timeline:
-        page.sort(key=lambda record: (record.key.last_segment, record.key))
-    for record in page:
-        level = record.key.depth - top.depth
-        if depth is None or level <= depth:
-            click.echo(json.dumps(to_dict(record)) if as_json else _line(record, 0 if timeline else level))
-    if len(page) == limit and not as_json:
-        click.echo(f"… sapwood show {top} --after {page[-1].key}")
+        page = _page(reader, top, start, limit + 1, depth, is_timeline=timeline)
+        if not page:
+            raise NotFound(f"artifact {top}" if after is None else f"anything after {after}")
+        lines = ArtifactLines(reader, top, _width(), is_tree=not timeline, with_keys=keys)
+        for seen in page[:limit]:
+            if as_json:
+                record = reader.find(seen.key)
+                assert record is not None  # one snapshot
+                click.echo(json.dumps(to_dict(record)))
+            else:
+                click.echo(lines.line(seen))
+    if len(page) > limit and not as_json:
+        same = "".join([f" --depth {depth}" if depth is not None else "", " --timeline" if timeline else ""])
+        click.echo(f"… sapwood show {top}{same} --after {page[limit - 1].key}")
 
 
-def _line(record: Record, level: int) -> str:
-    preview = visible(record.content[: 4 * PREVIEW_CHARS].decode(errors="replace"))[:PREVIEW_CHARS]
-    made = instant_of_ms(record.key.time_ms)[11:]
-    return f"{'  ' * level}{record.kind}  {len(record.content)} B  {made}  {record.key.last_segment}  {preview}"
+def _page(
+    reader: Reader, top: ArtifactKey, after: ArtifactKey | None, limit: int, depth: int | None, *, is_timeline: bool
+) -> list[Glance]:
+    if not is_timeline:
+        return list(reader.glance(top, after=after, limit=limit, depth=depth))
+    keys = reader.timeline_keys(top, after=after, limit=limit)
+    return [seen for found in keys for seen in islice(reader.glance(found, limit=1), 1)]
+
+
+def _print_bytes(reader: Reader, key: ArtifactKey) -> None:
+    found = reader.find(key)
+    if found is None:
+        raise NotFound(f"artifact {key}")
+    sys.stdout.buffer.write(found.content)
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((WIDE, 24)).columns

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from sapwood.cli.counting import counting
 from sapwood.cli.opened import open_existing, store_options
 from sapwood.cli.untrusted import visible
 from sapwood.core.keys import ArtifactKey
@@ -21,8 +22,12 @@ def command(key: str | None, head: str | None, store: str | None, project: str, 
     """Recompute every hash, the order, the groups, the references, the prompts and the head of KEY, or of the store."""
     if head is not None and key is None:
         raise InvalidInput("--head belongs to one run; name its key")
+    wanted = ArtifactKey(key) if key else None
     with open_existing(store, project) as opened:
-        found = opened.verify(ArtifactKey(key) if key else None, head=head)
+        with opened.artifacts.read() as reader:
+            total = reader.count(wanted)
+        with counting(total, "verifying") as progress:
+            found = opened.verify(wanted, head=head, progress=progress)
         rows = [] if key else opened.runs()
     if as_json:
         answer = {
