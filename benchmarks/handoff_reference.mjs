@@ -1,10 +1,11 @@
 // Handoff policy v1 in JavaScript, written from the specification, as the measure for ours.
-// Reads {artifacts, rounds} as JSON from standard input; prints {place, whole, entries_sha256}, times in microseconds.
+// Reads JSON from standard input: {artifacts, rounds}, and prints {place, whole, entries_sha256}, times in microseconds;
+// or {cases}, a list of lists of artifacts, and prints [sha256 of the entries, manifest] for each.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 
 const POLICY = { artifacts: 4, total: 32000, each: 12000, least: 1000 };
-const DELIMITER_LINE = /^(?:<<<BEGIN>>>|<<<END>>>)\r?$/m;
+const DELIMITER_LINE = /(?:^|\n)(?:<<<BEGIN>>>|<<<END>>>)\r?(?:\n|$)/;
 const INVISIBLE = /[\u200b-\u200f\u202a-\u202e\u2060-\u2069\u{e0000}-\u{e007f}]/u;
 const NODE_KEY = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 
@@ -110,12 +111,18 @@ function assemble(artifacts, run, target, assembledAt) {
   return { entries: included.map(({ entry }) => entry), manifest };
 }
 
-// A string that was sliced or joined is a rope in V8 until it is read; taking its byte length forces it.
-const { artifacts, rounds } = JSON.parse(readFileSync(0, "utf8"));
+const { artifacts, rounds, cases } = JSON.parse(readFileSync(0, "utf8"));
 const place = (built) => assemble(built, 7, "pick", "2026-02-03T04:05:06.789Z");
 const build = () => artifacts.map((one) => { const copy = { ...one }; check(copy); return copy; });
 let flattened = 0;
 
+function digest(entries) {
+  const hash = createHash("sha256");
+  for (const entry of entries) hash.update(entry).update("\0");
+  return hash.digest("hex");
+}
+
+// A string that was sliced or joined is a rope in V8 until it is read; taking its byte length forces it.
 function medianUs(work) {
   for (let round = 0; round < 300; round++) flattened += work().entries.length;
   const times = [];
@@ -127,8 +134,11 @@ function medianUs(work) {
   return times.sort((a, b) => a - b)[times.length >> 1];
 }
 
-const built = build();
-const digest = createHash("sha256");
-for (const entry of place(built).entries) digest.update(entry).update("\0");
-const answer = { place: medianUs(() => place(built)), whole: medianUs(() => place(build())), flattened };
-process.stdout.write(JSON.stringify({ ...answer, entries_sha256: digest.digest("hex") }));
+function measured() {
+  const built = build();
+  const entries_sha256 = digest(place(built).entries);
+  return { place: medianUs(() => place(built)), whole: medianUs(() => place(build())), flattened, entries_sha256 };
+}
+
+const answers = () => cases.map(place).map(({ entries, manifest }) => [digest(entries), manifest]);
+process.stdout.write(JSON.stringify(cases ? answers() : measured()));

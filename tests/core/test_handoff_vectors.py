@@ -11,6 +11,7 @@ import pytest
 
 import sapwood
 from sapwood.core.contentflags import ContentFlags
+from tests.core import handoff_cases
 
 DATA = Path(__file__).resolve().parent.parent
 VECTORS = json.loads((DATA / "vectors" / "handoff_v1.json").read_text("utf-8"))["cases"]
@@ -79,6 +80,16 @@ def test_a_refused_key_or_content_is_a_typed_error(case: dict[str, Any]) -> None
 def test_a_refused_key_is_refused_as_a_target_too(case: dict[str, Any]) -> None:
     with pytest.raises(sapwood.InvalidHandoff, match="target_node_key"):
         assemble([], case["source_node_key"])
+
+
+JAVASCRIPT = json.loads(handoff_cases.EXPECTED.read_text())
+
+
+@pytest.mark.parametrize("seed", range(handoff_cases.COUNT))
+def test_javascript_gives_the_same_entries_and_manifest(seed: int) -> None:
+    artifacts = [sapwood.UpstreamArtifact(**fields) for fields in handoff_cases.make_case(seed)]
+    handoff = assemble(artifacts, workflow_run_id=7)
+    assert [handoff_cases.entries_sha256(handoff.entries), handoff.manifest] == JAVASCRIPT[seed]
 
 
 FIELD_CHANGES: dict[str, list[dict[str, Any]]] = {
