@@ -11,7 +11,8 @@
           repeat: 3                 # the report that many times
     default: {report: nothing scripted}
 
-A node's `options` may hold `answers` (its own list) or `script` (another file). Without any, it says who was asked.
+A node's `options` may hold `answers` (its own list) or `script` (another file). Without any, it says who was asked; the
+nodes of built-in workflows whose results are checked get answers that pass.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from sapwood.core.provider_lines import LineError, Stamp, read_line, read_result
 from sapwood.errors import InvalidScript, ProviderFailed
 from sapwood.providers.stamps import Stamps, real_stamps
 
+UNASKED: Final = Path(__file__).with_name("answers.yaml")
 MAX_SCRIPT_BYTES: Final = 16 * 1024 * 1024
 MAX_REPORT_CHARS: Final = 64 * 1024 * 1024
 _RESULT = ("report", "content_type", "decision", "data", "tokens", "input_tokens")
@@ -84,8 +86,9 @@ class ScriptedProvider:
     """Answers from a script."""
 
     def __init__(self, script: Script | None = None, stamps: Stamps | None = None) -> None:
-        self._script = script or Script()
+        self._script = script
         self._stamps = stamps or real_stamps()
+        self._kept: dict[Path, tuple[tuple[int, int], Script]] = {}
 
     async def run(self, prompt: str, options: ProviderRunOptions) -> AsyncIterator[GraphEvent | ProviderResult]:
         answer = self._script_for(options).answer(options.node, options.attempt)
@@ -106,8 +109,19 @@ class ScriptedProvider:
         if "answers" in settings:
             return Script({options.node or "*": settings["answers"]}, source=f"options of {options.node}")
         if "script" in settings:
-            return load_script(Path(options.folder) / str(settings["script"]))
-        return self._script
+            return self._loaded(Path(options.folder) / str(settings["script"]))
+        return self._script or self._loaded(UNASKED)
+
+    def _loaded(self, path: Path) -> Script:
+        """Return the script as the file holds it now; one that did not change is read once."""
+        try:
+            stamp = (path.stat().st_mtime_ns, path.stat().st_size)
+        except OSError:
+            stamp = (0, 0)
+        kept = self._kept.get(path)
+        if kept is None or kept[0] != stamp:
+            kept = self._kept[path] = stamp, load_script(path)
+        return kept[1]
 
 
 def _streamed(answer: Mapping[str, Any]) -> str:
