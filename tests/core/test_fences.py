@@ -86,6 +86,9 @@ SHAPES = {
     "1 MB of backticks": lambda n: "`" * (5 * n) + "\n" + "`" * (5 * n),
     "openers that never close": lambda n: "````py\n```py file=a\n" * n,
     "envelope edges": lambda n: "<<<BEGIN>>>\n<<<END>>>\n" * n,
+    "begins without a head": lambda n: "<<<BEGIN>>>\n" * n,
+    "heads and begins": lambda n: "ALPHRED_UPSTREAM_ARTIFACT v1\n<<<BEGIN>>>\n<<<END>>>\n" * n,
+    "a header of many words": lambda n: "```py " + "a=b " * n + "\n```\n",
     "spaces": lambda n: (" " * 50 + "\n") * n,
 }
 

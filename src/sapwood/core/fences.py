@@ -15,13 +15,15 @@ import msgspec
 from sapwood.core.expect import expect
 
 # Every line that matters starts after a newline; a literal first character lets the scan jump from line to line.
-_MARKER: Final = re.compile(r"\n(?: {0,3}(?P<run>`{3,}|~{3,})|<<<(?P<edge>BEGIN|END)>>>(?=\r?\n|\Z))")
+_MARKER: Final = re.compile(
+    r"\n(?: {0,3}(?P<run>`{3,}|~{3,})|<<<(?P<edge>BEGIN|END)>>>(?=\r?\n|\Z)|(?P<head>ALPHRED_UPSTREAM_ARTIFACT v))"
+)
 _FILE: Final = re.compile(r"([A-Za-z0-9_+.-]+) file=([^\s'\"](?:\S*[^\s'\"])?)")  # \s is str.isspace
+_DECLARED: Final = re.compile(r"(?:^|\s)file=(\S*)")
 _LANG: Final = re.compile(r"[A-Za-z0-9_+.-]+")
 _BLANKS: Final = " \t"
 _QUOTES: Final = ("'", '"')
 _KEY: Final = "file="
-_ENVELOPE_HEAD: Final = "ALPHRED_UPSTREAM_ARTIFACT v"
 _ENVELOPE_LINES: Final = 20
 
 
@@ -46,24 +48,45 @@ class _Open(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
+class _Envelope:
+    """Whether an echo of what came from upstream is open."""
+
+    __slots__ = ("_head_at", "is_open")
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._head_at = -1  # the latest first line of an envelope, while a BEGIN may still belong to it
+
+    def pass_line(self, text: str, found: re.Match[str], *, is_inside: bool) -> None:
+        """Take note of an envelope's first line, or of one of its edges."""
+        if found["head"]:
+            self._head_at = found.start()
+        elif found["edge"] == "END":
+            self.is_open = False
+        elif not self.is_open and not is_inside and self._head_at >= 0:
+            self.is_open = text.count("\n", self._head_at, found.start()) <= _ENVELOPE_LINES
+            if not self.is_open:
+                self._head_at = -1
+
+
 def parse_fences(document: str) -> list[Block]:
     """Return every backtick fence of `document`, in order. Refuses no text; in time linear in the document's length."""
     expect(document, str, "document", "text")
     text = "\n" + document.removeprefix("\ufeff")
     blocks: list[Block] = []
     fence: _Open | None = None
-    is_quoted = False
+    envelope = _Envelope()
     for found in _MARKER.finditer(text):
         run = found["run"]
         if run is None:
-            is_quoted = _is_quoted_after(text, found, is_quoted, is_inside=fence is not None)
+            envelope.pass_line(text, found, is_inside=fence is not None)
             continue
         line_end = text.find("\n", found.end())
         line_end = len(text) if line_end < 0 else line_end
         info = text[found.end() : line_end].removesuffix("\r")
         if fence is None:
             indent = found.end() - found.start() - 1 - len(run)
-            fence = _opened(run, indent, info, line_end + 1, is_quoted=is_quoted)
+            fence = _opened(run, indent, info, line_end + 1, is_quoted=envelope.is_open)
         elif run[0] == fence.run[0] and len(run) >= len(fence.run) and not info.strip(_BLANKS):
             if run[0] == "`":
                 blocks.append(_closed(len(blocks), fence, text[fence.body_at : found.start() + 1]))
@@ -71,25 +94,6 @@ def parse_fences(document: str) -> list[Block]:
     if fence is not None and fence.run[0] == "`":
         blocks.append(_unterminated(len(blocks), fence))
     return blocks
-
-
-def _is_quoted_after(text: str, found: re.Match[str], is_quoted: bool, *, is_inside: bool) -> bool:
-    """Tell whether what follows an envelope's edge is an echo of what came from upstream."""
-    if found["edge"] == "END":
-        return False
-    return is_quoted or (not is_inside and _has_head_above(text, found.start()))
-
-
-def _has_head_above(text: str, line_start: int) -> bool:
-    """Tell whether an envelope's first line stands at most 20 lines above the line that starts at `line_start`."""
-    for _ in range(_ENVELOPE_LINES):
-        above = text.rfind("\n", 0, line_start)
-        if above < 0:
-            return False
-        if text.startswith(_ENVELOPE_HEAD, above + 1):
-            return True
-        line_start = above
-    return False
 
 
 def _opened(run: str, indent: int, info: str, body_at: int, *, is_quoted: bool) -> _Open | None:
@@ -119,7 +123,7 @@ def _read_header(info: str) -> tuple[str, str, str]:
     token = _first_token(words[1]) if len(words) > 1 else ""
     if len(words) == 1 or not words[1].strip():
         return lang, "", "missing_file"
-    if not any(word.startswith(_KEY) for word in words[1].split()):
+    if not _DECLARED.search(words[1]):
         return lang, "", "bad_key"
     rest = info[len(lang) :]
     if not info.startswith(lang) or rest[0] != " " or rest[1].isspace():
@@ -148,7 +152,8 @@ def _read_token(lang: str, rest: str, token: str) -> tuple[str, str, str]:
 
 def _first_token(info: str) -> str:
     """Return the first path token that a malformed header declares, for the manifest."""
-    return next((word.removeprefix(_KEY) for word in info.split() if word.startswith(_KEY)), "")
+    found = _DECLARED.search(info)
+    return found[1] if found else ""
 
 
 def _closed(index: int, fence: _Open, content: str) -> Block:
