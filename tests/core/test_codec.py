@@ -12,6 +12,7 @@ from msgspec import UNSET
 from sapwood.core.artifacts import AgentRequest, AnyArtifact, Execution, Note, Report, ToolOutput
 from sapwood.core.canonical import canonical_json
 from sapwood.core.codec import SHAPES, from_dict, from_record, record_from_dict, to_dict, to_record
+from sapwood.core.config import execution_config
 from sapwood.core.event_artifacts import (
     EVENT_ARTIFACTS,
     EVENT_TYPES,
@@ -227,6 +228,7 @@ def test_visit_and_try_are_metadata() -> None:
         lambda: from_record(Record(KEY, "Execution", b'{"workflow_run_id":"1"}', "")),
         lambda: from_record(Record(KEY, "RefArtifact", b'{"role":"x","target":"ak:no"}', "")),
         lambda: from_dict({"key": KEY.text}),
+        lambda: execution_config(KEY, {"policies": "\ud800"}),
         lambda: from_dict({**to_dict(Execution(KEY)), "content_hash": "0" * 64}),
         lambda: event_from_dict({"type": "NodeAdded"}),
         lambda: event_from_dict({"type": "NodeAddedEvent", "event_id": "e"}),
