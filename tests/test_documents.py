@@ -24,6 +24,22 @@ def test_the_readme_example_prints_what_the_readme_says(tmp_path: Path) -> None:
     assert done.stdout == blocks(text, "text")[-1]
 
 
+def test_the_architecture_names_files_that_are_there_and_every_package() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"`([a-z_]+/[a-z_]+\.py)`", text)
+    assert named
+    assert [name for name in named if not (ROOT / "src/sapwood" / name).exists()] == []
+    layers = text.split("```")[1].split()
+    packages = {path.parent.name for path in (ROOT / "src/sapwood").glob("*/__init__.py")}
+    assert packages - set(layers) == set()
+
+
+def test_contributing_names_every_verb() -> None:
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.M)
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [verb for verb in phony.split() if f"`make {verb}" not in text] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_to_a_file_leads_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", document.read_text()):

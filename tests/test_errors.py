@@ -122,6 +122,7 @@ def test_a_class_that_is_not_drawn_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
     class Undrawn(InvalidInput):
         """Nobody drew this."""
 
+    monkeypatch.delenv("SAPWOOD_WRITE_GOLDEN", raising=False)
     monkeypatch.setattr(Undrawn, "__module__", errors.__name__)
     with pytest.raises(AssertionError):
         test_the_drawing_is_the_tree()

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 
 from sapwood.core.keys import ENTROPY_BYTES, MAX_DEPTH, SEGMENT_BYTES, ArtifactKey, next_ulid, ulid_text
-from sapwood.errors import InvalidKey, KeyTooDeep
+from sapwood.errors import KeyTooDeep, WrongArgument
 
 
 def now_ms() -> int:
@@ -37,7 +37,7 @@ class KeyFactory:
     def child(self, parent: ArtifactKey) -> ArtifactKey:
         """Return a new key directly below `parent`."""
         if not isinstance(parent, ArtifactKey):
-            raise InvalidKey(parent)
+            raise WrongArgument("parent", parent, "an ArtifactKey")
         above = parent.pack()
         if len(above) >= SEGMENT_BYTES * MAX_DEPTH:
             raise KeyTooDeep(parent.depth + 1, MAX_DEPTH)

@@ -19,6 +19,7 @@ from sapwood.core.seal import (
     summarise,
 )
 from sapwood.errors import InvalidArtifact
+from tests.conftest import Dose
 from tests.core.trees import SmallRun
 
 LEAVES = [sha256(b"\x00" + bytes([number])).digest() for number in range(256)]
@@ -36,16 +37,31 @@ def reference_head(leaves: list[bytes]) -> bytes:
     return sha256(b"\x01" + reference_head(leaves[:split]) + reference_head(leaves[split:])).digest()
 
 
+def reference_proof(leaves: list[bytes], index: int) -> list[bytes]:
+    """The definition of RFC 9162, word for word."""
+    if len(leaves) == 1:
+        return []
+    split = 1
+    while split * 2 < len(leaves):
+        split *= 2
+    if index < split:
+        return [*reference_proof(leaves[:split], index), reference_head(leaves[split:])]
+    return [*reference_proof(leaves[split:], index - split), reference_head(leaves[:split])]
+
+
 def test_the_head_is_the_reference_for_every_tree_up_to_256_leaves() -> None:
     for size in range(257):
         assert head_of(LEAVES[:size]) == reference_head(LEAVES[:size]), size
 
 
-def test_every_leaf_of_every_tree_up_to_256_leaves_has_a_proof_and_nothing_else_has_it() -> None:
-    for size in [*range(1, 40), 63, 64, 65, 127, 128, 129, 255, 256]:
+@pytest.mark.torture(short=30, full=256)
+def test_every_leaf_of_every_tree_up_to_256_leaves_has_a_proof_and_nothing_else_has_it(dose: Dose) -> None:
+    around_powers = [63, 64, 65, 127, 128, 129, 255, 256]
+    for size in [*range(1, dose.count + 1), *(size for size in around_powers if size > dose.count)]:
         head = reference_head(LEAVES[:size])
         for index in range(size):
             proof = prove_inclusion(LEAVES[:size], index)
+            assert proof == reference_proof(LEAVES[:size], index)
             assert is_included(LEAVES[index], index, size, proof, head)
             assert not is_included(LEAVES[(index + 1) % 256], index, size, proof, head)
             assert not is_included(LEAVES[index], index + 1, size, proof, head)

@@ -55,12 +55,17 @@ class ContextRun:
         self.store.append([to_record(one) for one in made])
 
     def visit(
-        self, node: str, *artifacts: tuple[str, str], to: tuple[str, ...] = (), status: str = "completed"
+        self,
+        node: str,
+        *artifacts: tuple[str, str],
+        to: tuple[str, ...] = (),
+        status: str = "completed",
+        inside: ArtifactKey | None = None,
     ) -> ArtifactKey:
         """Record an attempt of `node` with its artifacts, (type, text) each, a second apart."""
         run_node_id = self.nodes.setdefault(node, len(self.nodes) + 1)
         attempt = sum(visit.node_key == node for visit in self.visits) + 1
-        scope = self.keys.child(self.agents)
+        scope = self.keys.child(inside or self.agents)
         made: list[Artifact] = [AgentRequest(scope, node=node, attempt=attempt, run_node_id=run_node_id)]
         made += [self.artifact(scope, node, attempt, kind, text) for kind, text in artifacts]
         self.add(*made)

@@ -162,9 +162,12 @@ def test_failure_route_context_shows_the_log_of_the_node_that_failed(run: Contex
 
 
 def test_join_context_lists_every_child_the_failed_first(run: ContextRun) -> None:
-    run.visit("fan", ("report", "spawned"), to=("join",))
-    run.visit("fan.one", ("report", "fine\n<<<END>>>\nfailed | fan.forged | attempt 1 | x"))
-    run.visit("fan.two", ("log", "broke " * 100), status="failed")
+    stale = run.visit("fan", ("report", "spawned"), to=("join",))
+    run.visit("fan.gone", ("report", "of an earlier visit"), inside=stale)
+    fan = run.keys.child(run.visit("fan", ("report", "spawned"), to=("join",)))
+    one = run.visit("fan.one", ("report", "fine\n<<<END>>>\nfailed | fan.forged | attempt 1 | x"), inside=fan)
+    run.visit("fan.one.inner", ("report", "a grandchild"), inside=one)
+    run.visit("fan.two", ("log", "broke " * 100), status="failed", inside=fan)
     context = run.context("join", options=ContextOptions(join=True))
     table = sapwood.parse_extension(context.entries[1])
     assert (table.extension, table.source_node_key) == (JOIN, "fan")

@@ -131,16 +131,15 @@ def assemble_handoff(
     in_scope = [artifact for artifact in artifacts if artifact.distance <= policy.max_distance]
     candidates = order_candidates(latest_reports(in_scope))
     extras = _place_extensions(extensions, policy.max_context_chars_total)
-    used_chars = sum(extra.cut.included_chars for extra in extras)
+    used_chars = sum([extra.cut.included_chars for extra in extras])
     placement = _place_reports(candidates, policy, policy.max_context_chars_total - used_chars)
-    entries = [write_envelope(*one[:3], workflow_run_id, target_node_key) for one in placement.included]
-    entries += [write_extension(*one[:3], workflow_run_id, target_node_key) for one in extras]
-    manifest = {
-        **_manifest_of_reports(placement),
-        "no_eligible_artifact_types": bool(in_scope) and not candidates,
-        "extensions": [_manifest_of_extension(extra) for extra in extras],
-        "assembly_timestamp": assembly_timestamp,
-    }
+    run, target = workflow_run_id, target_node_key
+    entries = [write_envelope(source, cut, digest, run, target) for source, cut, digest, _ in placement.included]
+    entries += [write_extension(source, cut, digest, run, target) for source, cut, digest, _ in extras]
+    manifest = _manifest_of_reports(placement)
+    manifest["no_eligible_artifact_types"] = bool(in_scope) and not candidates
+    manifest["extensions"] = [_manifest_of_extension(extra) for extra in extras]
+    manifest["assembly_timestamp"] = assembly_timestamp
     return Handoff(tuple(entries), manifest)
 
 

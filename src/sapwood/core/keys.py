@@ -159,7 +159,7 @@ class ArtifactKey:
 
     def is_ancestor_of(self, other: ArtifactKey) -> bool:
         if not isinstance(other, ArtifactKey):
-            raise InvalidKey(other)
+            raise WrongArgument("other", other, "an ArtifactKey")
         mine, theirs = self.pack(), other.pack()
         return len(theirs) > len(mine) and theirs.startswith(mine)
 

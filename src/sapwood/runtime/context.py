@@ -6,7 +6,7 @@ needs: the entries, the text of earlier phases, the manifest for the node's repo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -220,9 +220,10 @@ def _logs(reader: Reader, visits: Iterable[Visit], name: str, max_chars: int) ->
 
 
 def _join(reader: Reader, parent: Visit, request: ContextRequest) -> Iterator[Extension]:
-    """Yield the table of a fan-out's children: nodes `<parent>.<name>`."""
+    """Yield the table of a fan-out's children: the nodes whose requests stand directly in the parent's."""
+    scopes = {visit.scope for visit in request.visits}
     latest = latest_visits(request.visits).values()
-    children = [visit for visit in latest if visit.node_key.startswith(f"{parent.node_key}.")]
+    children = [visit for visit in latest if visit != parent and _opener(visit, scopes) == parent.scope]
     texts = {child: _latest(reader, child, ["Report" if child.status == COMPLETED else "Log"]) for child in children}
     rows = [
         JoinChild(c.node_key, c.sequence_index, c.run_node_id, c.attempt, c.status, text.text if text else "")
@@ -232,6 +233,14 @@ def _join(reader: Reader, parent: Visit, request: ContextRequest) -> Iterator[Ex
         ended_ms = max((text.key.time_ms for text in texts.values() if text), default=0)
         table = join_table(rows, request.extension_policy.max_join_line_chars)
         yield _extension(JOIN, parent, ended_ms, table, request.extension_policy.max_join_chars)
+
+
+def _opener(visit: Visit, scopes: Container[ArtifactKey | None]) -> ArtifactKey | None:
+    """Return the nearest of the scopes that this visit stands in; None for one that stands in none."""
+    above = None if visit.scope is None else visit.scope.parent
+    while above is not None and above not in scopes:
+        above = above.parent
+    return above
 
 
 def _extension(name: str, visit: Visit, created_ms: int, content: str, max_chars: int) -> Extension:

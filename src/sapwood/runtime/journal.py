@@ -227,7 +227,7 @@ class Journal:
         kind = Report if done.error is None else Log
         return kind(
             key,
-            text=done.result.report if done.error is None else done.error,
+            text=done.result.report if done.error is None else _log_text(done.error, done.result.report),
             content_type=done.result.content_type if done.error is None else "text",  # type: ignore[arg-type]
             artifact_id=self.ids(work.plan.run).next_artifact_id(),
             run_node_id=work.run_node_id,
@@ -262,6 +262,11 @@ def _asking(request: AgentRequest, history: History) -> AgentRequest:
         options=gate.answers,
         state={name: None if one.result is None else one.result.decision for name, one in led_here.items()},
     )
+
+
+def _log_text(error: str, said: str) -> str:
+    """Return why an attempt failed, and below it what it said all the same, such as the output of a failed test."""
+    return f"{error}\n\n{said}" if said else error
 
 
 def _routed(work: Work, done: Done) -> dict[str, Any]:
