@@ -96,3 +96,14 @@ def test_on_error_fail_fails_the_run_after_all_is_recorded(tmp_path: Path) -> No
         kinds = [artifact.kind for artifact in store.load(run.key).walk()]
     assert run.status == "failed"
     assert kinds.count("IngestedFile") == 2
+
+
+def test_a_file_that_is_no_manifest_does_not_stop_the_list(tmp_path: Path) -> None:
+    sapwood("-", folder=tmp_path, given=DOCUMENT.encode())
+    (manifest,) = (tmp_path / ".sapwood/ingest").glob("*/*.json")
+    manifest.with_name("broken-1-1.json").write_text("{")
+    manifest.with_name("other-1-1.json").write_text("[]")
+    done = sapwood("log", folder=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.count(b"written") == 2
+    assert done.stderr.count(b"not a manifest") == 2

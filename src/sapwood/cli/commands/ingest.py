@@ -219,11 +219,14 @@ def _landed(folder: Path) -> list[dict[str, Any]]:
         for path in sorted(folder.glob(".sapwood/ingest/*/*.json")):
             if path.name.endswith(".checks.json"):
                 continue
-            manifest = json.loads(path.read_bytes())
-            undone = is_undone(project, path.parent.name, path.stem)
-            common = {"run_id": manifest["run_id"], "node_id": manifest["node_id"], "ts": manifest["ts"]}
-            common |= {"manifest": str(path.relative_to(folder)), "undone": undone}
-            rows += [{**common, **entry} for entry in manifest["artifacts"]]
+            try:
+                manifest = json.loads(path.read_bytes())
+                common = {name: manifest[name] for name in ("run_id", "node_id", "ts")}
+                common |= {"manifest": str(path.relative_to(folder))}
+                common |= {"undone": is_undone(project, path.parent.name, path.stem)}
+                rows += [{**common, **entry} for entry in manifest["artifacts"]]
+            except (OSError, ValueError, KeyError, TypeError):
+                click.echo(f"sapwood: not a manifest: {visible(str(path))}", err=True)
     return sorted(rows, key=lambda row: (row["ts"], row["manifest"], row["index"]))
 
 
