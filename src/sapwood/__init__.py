@@ -85,6 +85,7 @@ from sapwood.errors import (
     UndeclaredVariable,
     UndefinedValue,
     UnknownTokenizer,
+    WorktreeFailed,
     WrongArgument,
     WrongStore,
 )
@@ -176,6 +177,7 @@ __all__ = [
     "UndefinedValue",
     "UnknownTokenizer",
     "UpstreamArtifact",
+    "WorktreeFailed",
     "WrongArgument",
     "WrongStore",
     "__version__",

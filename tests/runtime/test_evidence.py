@@ -101,7 +101,7 @@ def test_what_a_provider_proves_is_evidence_and_what_it_claims_wrongly_is_an_err
 def test_a_merge_is_summed_up_by_files_verdicts_and_risks(tmp_path: Path, store: Store) -> None:
     project = git_project(tmp_path)
 
-    async def merge(_node: CommandNode) -> tuple[int, str]:
+    async def merge(_node: CommandNode, _folder: str) -> tuple[int, str]:
         (project / "new.py").write_text("x = 1\n")
         git(project, "add", "new.py")
         git(project, "commit", "-qm", "merged")

@@ -85,7 +85,7 @@ class Templates:
         return version.text
 
 
-async def run_command(node: CommandNode) -> tuple[int, str]:
+async def run_command(node: CommandNode, _folder: str) -> tuple[int, str]:
     """Pretend: the words are the exit code and the output."""
     return int(node.run[0]), " ".join(node.run[1:])
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ class Runner:
         world = World(
             store,
             Providers(self.project),
-            partial(run_program, folder=str(self.project)),
+            run_program,
             project=self.project,
             documents=ProjectDocuments(self.project, IngestSettings.of(settings.ingest)),
         )

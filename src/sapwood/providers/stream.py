@@ -23,7 +23,10 @@ _DELTAS: dict[str, type[GraphEvent]] = {"delta": NodeStreamDeltaEvent, "thought"
 
 
 class Steady:
-    """A provider as the runtime gets it: it works in `folder`, keeps the protocol, and sends few, larger deltas."""
+    """A provider as the runtime gets it: it keeps the protocol, and sends few, larger deltas.
+
+    It works in `folder` unless its options name another one.
+    """
 
     def __init__(self, name: str, provider: Provider, folder: str = ".", clock: Clock = now_ms) -> None:
         self._name = name
@@ -32,7 +35,7 @@ class Steady:
         self._clock = clock
 
     async def run(self, prompt: str, options: ProviderRunOptions) -> AsyncIterator[Item]:
-        placed = replace(options, folder=self._folder)
+        placed = options if options.folder != "." else replace(options, folder=self._folder)
         stream = checked(self._name, self._provider, prompt, placed)
         async with aclosing(stream), aclosing(merged(stream, self._clock)) as out:
             async for item in out:

@@ -8,13 +8,20 @@ from __future__ import annotations
 from sapwood.clock import KeyFactory
 from sapwood.core.codec import to_record
 from sapwood.core.event_artifacts import artifact_of_event
-from sapwood.core.events import GraphEvent, PauseEvent, ResolveInterruptEvent, ResumeEvent, StopAgentEvent
+from sapwood.core.events import (
+    AddMessageEvent,
+    GraphEvent,
+    PauseEvent,
+    ResolveInterruptEvent,
+    ResumeEvent,
+    StopAgentEvent,
+)
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.workflow import GateNode
 from sapwood.errors import DuplicateClaim, InvalidAnswer, NotFound
 from sapwood.ports import ArtifactStore, Claim
-from sapwood.runtime.history import ANSWER, CANCEL, OF_RUN, PAUSE, RESUME, Histories
+from sapwood.runtime.history import ANSWER, CANCEL, MESSAGE, OF_RUN, PAUSE, RESUME, Histories
 
 
 class Control:
@@ -25,22 +32,22 @@ class Control:
 
     def cancel(self, run: str) -> bool:
         """Ask for the end of the run; tell whether this was the first to ask."""
-        return self._say(run, OF_RUN, 0, CANCEL, StopAgentEvent, reason="cancelled by a person")
+        return self._say(run, 0, CANCEL, StopAgentEvent, reason="cancelled by a person")
 
     def pause(self, run: str) -> bool:
         """Let what runs end and start nothing more; tell whether the run was not paused already."""
         if self._histories.load(run).is_paused:
             return False
-        return self._say(run, OF_RUN, self._count(run, PAUSE), PAUSE, PauseEvent, message="paused by a person")
+        return self._say(run, self._count(run, PAUSE), PAUSE, PauseEvent, message="paused by a person")
 
     def resume(self, run: str) -> bool:
         """Lift a pause; tell whether there was one."""
         if not self._histories.load(run).is_paused:
             return False
-        return self._say(run, OF_RUN, self._count(run, RESUME), RESUME, ResumeEvent, message="resumed by a person")
+        return self._say(run, self._count(run, RESUME), RESUME, ResumeEvent, message="resumed by a person")
 
-    def answer(self, run: str, node: str, answer: str, who: str) -> bool:
-        """Answer the gate's open attempt; tell whether this was the first answer."""
+    def answer(self, run: str, node: str, answer: str, who: str, message: str = "") -> bool:
+        """Answer the gate's open attempt; tell whether this was the first answer. A `message` is handed on with it."""
         history = self._histories.load(run)
         gate = history.node(node) if node in history.homes else None
         tried = history.attempts.get(node, [])
@@ -49,33 +56,39 @@ class Control:
         if answer not in gate.answers:
             raise InvalidAnswer(node, answer, gate.answers)
         number, below = tried[-1].number, tried[-1].request
-        return self._say(run, node, number, ANSWER, ResolveInterruptEvent, message=answer, who=who, below=below)
+        said: list[tuple[str, type[GraphEvent], str]] = [(ANSWER, ResolveInterruptEvent, answer)]
+        if message:
+            said.append((MESSAGE, AddMessageEvent, message))
+        events = [(role, self._event(kind, node, who, message=text)) for role, kind, text in said]
+        return self._record(run, node, number, events, below)
 
     def _count(self, run: str, role: str) -> int:
         with self._store.read() as reader:
             return sum(claim.role == role for claim in reader.list_claims(self._histories.plan(run).run))
 
-    def _say(
+    def _say(self, run: str, number: int, role: str, kind: type[GraphEvent], **payload: str) -> bool:
+        return self._record(run, OF_RUN, number, [(role, self._event(kind, OF_RUN, "", **payload))])
+
+    def _event(self, kind: type[GraphEvent], node: str, who: str, **payload: str) -> GraphEvent:
+        segment = self._keys.segment()
+        now = instant_of_ms(ArtifactKey(f"ak:{segment}").time_ms)
+        unknown = {"who": who} if who else {}
+        return kind(event_id=segment, node_id=node or None, timestamp=now, unknown=unknown, **payload)
+
+    def _record(
         self,
         run: str,
         node: str,
         number: int,
-        role: str,
-        kind: type[GraphEvent],
-        *,
-        who: str = "",
+        events: list[tuple[str, GraphEvent]],
         below: ArtifactKey | None = None,
-        **payload: str,
     ) -> bool:
+        """Record all of it, unless somebody was faster."""
         plan = self._histories.plan(run)
-        key = self._keys.child(below or plan.agents)
-        now = instant_of_ms(key.time_ms)
-        unknown = {"who": who} if who else {}
-        event = kind(event_id=self._keys.segment(), node_id=node or None, timestamp=now, unknown=unknown, **payload)
+        made = [(role, artifact_of_event(self._keys.child(below or plan.agents), event)) for role, event in events]
+        claims = [Claim(plan.run, node, number, 0, role, artifact.key) for role, artifact in made]
         try:
-            self._store.append(
-                [to_record(artifact_of_event(key, event))], claims=[Claim(plan.run, node, number, 0, role, key)]
-            )
+            self._store.append([to_record(artifact) for _, artifact in made], claims=claims)
         except DuplicateClaim:
             return False
         return True

@@ -37,7 +37,8 @@ from sapwood.runtime.run_config import RunPolicies, read_policies
 
 REQUEST, DISPATCH, DELIVERY, RESULT, REPORT = "request", "dispatch", "delivery", "result", "report"
 PRUNED = "pruned"
-CANCEL, PAUSE, RESUME, ANSWER, GOAL = "cancel", "pause", "resume", "answer", "goal"
+CANCEL, PAUSE, RESUME, GOAL = "cancel", "pause", "resume", "goal"
+ANSWER, MESSAGE = "answer", "message"
 A = TypeVar("A", bound=Artifact)
 OF_RUN = ""  # the node of facts that belong to the whole run
 

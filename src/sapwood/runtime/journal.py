@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,11 +16,10 @@ from sapwood.core.event_artifacts import artifact_of_event
 from sapwood.core.events import (
     GoalCompletedEvent,
     GraphEvent,
-    NodeAddedEvent,
-    NodeErrorEvent,
     NodePrunedEvent,
     NodeStatusChangedEvent,
     StopAgentEvent,
+    ToolCallEvent,
 )
 from sapwood.core.handoff import assemble_handoff
 from sapwood.core.inputs import goal_of
@@ -28,7 +27,7 @@ from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.record import Record
-from sapwood.core.routing import VisitResult, next_try_delay_s, route
+from sapwood.core.routing import Selection, VisitResult, next_try_delay_s, route
 from sapwood.core.schedule import selected_predecessors
 from sapwood.core.substitution import substitute_text
 from sapwood.core.workflow import GateNode
@@ -49,8 +48,10 @@ from sapwood.runtime.history import (
     Plan,
     load_artifact,
 )
+from sapwood.runtime.node_events import ended, opened, resumed
 from sapwood.runtime.opening import find_opening
 from sapwood.runtime.session import Ids
+from sapwood.runtime.tool_calls import tool_call_of
 from sapwood.runtime.world import Done, Work, World
 
 
@@ -65,7 +66,7 @@ class Journal:
 
     # -- what comes as it comes ---------------------------------------------------------------------------------------
 
-    def event(self, kind: type[GraphEvent], node: str | None, **payload: Any) -> GraphEvent:
+    def event(self, kind: type[GraphEvent], node: str | None, /, **payload: Any) -> GraphEvent:
         """Return an event that happens now."""
         now = instant_of_ms(self.world.store.clock())
         return kind(event_id=self.keys.segment(), node_id=node, timestamp=now, **payload)
@@ -73,6 +74,11 @@ class Journal:
     def emit(self, parent: ArtifactKey, *events: GraphEvent) -> None:
         """Record events below `parent`, in this order; they survive the process when this returns."""
         self.record(*self._below(parent, events))
+
+    def stream(self, parent: ArtifactKey, event: GraphEvent) -> None:
+        """Record what came out of a call; a tool call that has ended also as itself, with what went in and out."""
+        tool_call = tool_call_of(event, parent, self.keys.child) if isinstance(event, ToolCallEvent) else []
+        self.record(*tool_call, *self._below(parent, [event]))
 
     def record(self, *artifacts: Artifact) -> None:
         """Record all of it or none; it survives the process when this returns."""
@@ -99,11 +105,7 @@ class Journal:
             request={"kind": kind} if opening.inputs is None else {"kind": kind, "inputs": opening.inputs},
         )
         request = _asking(enrich(outgoing, history.past(plan, node), self.keys), history)
-        events = [
-            self.event(NodeAddedEvent, node, node_title=node, node_type=kind),
-            self.event(NodeStatusChangedEvent, node, old_status="pending", new_status="running"),
-        ]
-        artifacts: list[Artifact] = [request, *self._below(request.key, events)]
+        artifacts: list[Artifact] = [request, *self._below(request.key, opened(self.event, request, history))]
         claims = [Claim(plan.run, node, number, 0, REQUEST, request.key)]
         if opening.items is not None:
             container = AgentRequests(self.keys.child(request.key), node=node, names=opening.names, items=opening.items)
@@ -120,39 +122,44 @@ class Journal:
         key = self.keys.child(attempt.request)
         interrupted = attempt.deliveries[number - 1] if number > 1 else None
         delivery = Delivery(key, delivery=number, interrupted=interrupted)
-        self.claim([delivery], [Claim(plan.run, attempt.node, attempt.number, number, DELIVERY, key)])
+        events = [] if interrupted is None else self._below(key, resumed(self.event, attempt.node))
+        self.claim([delivery, *events], [Claim(plan.run, attempt.node, attempt.number, number, DELIVERY, key)])
         attempt.deliveries[number] = key
         level = history.level_of(attempt.node)
-        return Work(plan, history, level, level.workflow.node(attempt.node), attempt, attempt.run_node_id, key, meter)
+        node, folder = level.workflow.node(attempt.node), self.world.project
+        return Work(plan, history, level, node, attempt, attempt.run_node_id, key, meter, folder)
 
     def end_attempt(self, work: Work, done: Done) -> str:
         """Record the attempt's one result, with what routing makes of it; return its status."""
         attempt, node, plan = work.attempt, work.node, work.plan
-        status = "completed" if done.error is None else "failed"
         key = self.keys.child(work.delivery)
+        selection, delay_s = _routed(work, done)
+        routed = {"retry_after_s": delay_s} if selection is None else {"selection": msgspec.to_builtins(selection)}
         result = AgentResult(
             key,
             status="completed" if done.error is None else "failed",
             decision=done.result.decision,
             result=done.result.data,
             error=done.error,
-            metadata={**_routed(work, done), **asdict(work.meter.usage)},
+            metadata={**routed, **asdict(work.meter.usage)},
             **done.about,
         )
         report = self._report_of(work, done, self.keys.child(key))
-        events = [self.event(NodeStatusChangedEvent, node.key, old_status="running", new_status=status)]
-        if done.error is not None:
-            events.append(self.event(NodeErrorEvent, node.key, node_title=node.key, message=done.error))
         where = (plan.run, node.key, attempt.number, 0)
         claims = [Claim(*where, RESULT, key)]
         if done.error is None:
             claims.append(Claim(*where, REPORT, report.key))
+        events = ended(self.event, node.key, node.kind, done.error, selection)
         self.claim([*done.products, result, report, *self._below(work.delivery, events)], claims)
-        return status
+        return result.status
 
     def end_cancelled(self, work: Work) -> str:
         key = self.keys.child(work.delivery)
-        stopped = self._below(work.delivery, [self.event(StopAgentEvent, work.node.key, reason="cancelled")])
+        node = work.node.key
+        changed = self.event(NodeStatusChangedEvent, node, old_status="running", new_status="cancelled")
+        stopped = self._below(
+            work.delivery, [self.event(StopAgentEvent, node, reason="the run was cancelled"), changed]
+        )
         claim = Claim(work.plan.run, work.node.key, work.attempt.number, 0, RESULT, key)
         self.claim([AgentResult(key, status="cancelled", error="the run was cancelled"), *stopped], [claim])
         return "cancelled"
@@ -160,9 +167,12 @@ class Journal:
     def prune(self, plan: Plan, history: History, node: str, visits: int) -> None:
         """Record that nothing can select this node any more."""
         parent = history.level_of(node).opener or plan.agents
-        event = self.event(NodePrunedEvent, node, reason="no edge selected it")
-        claim = Claim(plan.run, node, visits, 0, PRUNED, self.keys.child(parent))
-        self.claim([artifact_of_event(claim.key, event)], [claim])
+        events = [
+            self.event(NodePrunedEvent, node, reason="no edge selected it"),
+            self.event(NodeStatusChangedEvent, node, old_status="pending", new_status="skipped"),
+        ]
+        below = self._below(parent, events)
+        self.claim(below, [Claim(plan.run, node, visits, 0, PRUNED, below[0].key)])
 
     def close_run(self, plan: Plan, history: History, status: str) -> str:
         """Record the end and seal the run, unless somebody has; return the status it is sealed with."""
@@ -220,7 +230,7 @@ class Journal:
         with self._lock:
             return self._ids.setdefault(run, Ids(self.world.store.artifacts, run))
 
-    def _below(self, parent: ArtifactKey, events: Sequence[GraphEvent]) -> list[Artifact]:
+    def _below(self, parent: ArtifactKey, events: Iterable[GraphEvent]) -> list[Artifact]:
         return [artifact_of_event(self.keys.child(parent), event) for event in events]
 
     def _report_of(self, work: Work, done: Done, key: ArtifactKey) -> Report:
@@ -269,8 +279,8 @@ def _log_text(error: str, said: str) -> str:
     return f"{error}\n\n{said}" if said else error
 
 
-def _routed(work: Work, done: Done) -> dict[str, Any]:
-    """Return what follows from the result: another try after a while, or the edges that this visit selects."""
+def _routed(work: Work, done: Done) -> tuple[Selection | None, float | None]:
+    """Return what follows from the result: the edges that this visit selects, or another try after so many seconds."""
     outcome = VisitResult(
         outcome="success" if done.error is None else "failure",
         decision=done.result.decision,
@@ -279,7 +289,6 @@ def _routed(work: Work, done: Done) -> dict[str, Any]:
     )
     delay_s = next_try_delay_s(work.node, len(work.history.open_tries(work.node.key)), outcome)
     if delay_s is not None and not done.is_final:
-        return {"retry_after_s": delay_s}
+        return None, delay_s
     level = work.level
-    selection = route(level.workflow, work.node.key, outcome, level.frame.inputs, level.progress.state.loops)
-    return {"selection": msgspec.to_builtins(selection)}
+    return route(level.workflow, work.node.key, outcome, level.frame.inputs, level.progress.state.loops), None

@@ -7,7 +7,7 @@ from typing import Final
 
 from sapwood.core.artifacts import ValidationError
 from sapwood.core.codec import to_record
-from sapwood.core.events import ActionCompletedEvent, ActionStartedEvent, GraphEvent
+from sapwood.core.events import GraphEvent
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.prompt import Contribution, Contributor, ProviderRunOptions
 from sapwood.core.provider import ProviderResult
@@ -93,6 +93,7 @@ def record_prompt(
         settings=substitute(node.options, work.scope),
         node=node.key,
         attempt=work.attempt.number,
+        folder=str(work.folder or "."),
     )
     return options, user.prompt
 
@@ -110,18 +111,16 @@ async def call_provider(
     node: AgentNode, work: Work, journal: Journal, prompt: str, options: ProviderRunOptions
 ) -> ProviderResult:
     """Return the one result of the provider; record everything else it yields as it comes."""
-    journal.emit(work.delivery, journal.event(ActionStartedEvent, node.key, agent_name=node.provider))
     result: ProviderResult | None = None
     async for item in journal.world.providers[node.provider].run(prompt, options):
         if result is not None:
             raise ProviderBrokeProtocol(node.provider, "it went on after its result")
         if isinstance(item, GraphEvent):
-            journal.emit(work.delivery, item)
+            journal.stream(work.delivery, item)
             work.meter.see(item)
         else:
             result = item
     if result is None:
         raise ProviderBrokeProtocol(node.provider, "it ended without a result")
     work.meter.end(result)
-    journal.emit(work.delivery, journal.event(ActionCompletedEvent, node.key, agent_name=node.provider))
     return result

@@ -24,7 +24,7 @@ async def run_program(node: CommandNode, work: Work, journal: Journal) -> Done:
     node = _filled(node, work.scope)
     is_merge = node.evidence == "merge"
     before = await asyncio.to_thread(_head, journal) if is_merge else None
-    exit_code, output = await journal.world.run_command(node)
+    exit_code, output = await journal.world.run_command(node, str(work.folder or "."))
     merge = await asyncio.to_thread(_merged, work, journal, before) if is_merge else None
     result = ProviderResult(report=output, content_type="text", data={"exit_code": exit_code})
     is_fine = exit_code in node.success_codes

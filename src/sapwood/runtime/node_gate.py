@@ -10,7 +10,7 @@ from sapwood.core.events import InterruptStatusEvent, NodeReviewRequestedEvent
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import GateNode
 from sapwood.runtime.evidence import gate_evidence
-from sapwood.runtime.history import ANSWER, load_artifact
+from sapwood.runtime.history import ANSWER, MESSAGE, load_artifact
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.world import Done, Work
 
@@ -21,6 +21,12 @@ class Answer(NamedTuple):
     decision: str
     who: str | None
     when: str
+    message: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return what the gate hands on: the decision, and below it what the person said besides."""
+        return f"{self.decision}\n\n{self.message}" if self.message else self.decision
 
 
 async def ask(node: GateNode, work: Work, journal: Journal) -> Done:
@@ -39,7 +45,7 @@ async def ask(node: GateNode, work: Work, journal: Journal) -> Done:
     )
     decision: Any = answer.decision  # checked against the gate's answers when it was given
     return Done(
-        ProviderResult(report=answer.decision, content_type="text", decision=decision),
+        ProviderResult(report=answer.text, content_type="text", decision=decision),
         products=(gate_evidence(request, work, journal, who=answer.who, when=answer.when, answer=answer.decision),),
     )
 
@@ -50,7 +56,12 @@ def _request(work: Work, journal: Journal) -> AgentRequest:
 
 
 def _answer(work: Work, journal: Journal) -> Answer | None:
+    where = (work.plan.run, work.node.key, work.attempt.number, 0)
     with journal.world.store.artifacts.read() as reader:
-        key = reader.find_claim(work.plan.run, work.node.key, work.attempt.number, 0, ANSWER)
+        key, message_key = (reader.find_claim(*where, role) for role in (ANSWER, MESSAGE))
         said = None if key is None else load_artifact(reader, key, EventArtifact)
-    return None if said is None else Answer(said.payload["message"], said.payload.get("who"), said.timestamp)
+        added = None if message_key is None else load_artifact(reader, message_key, EventArtifact)
+    if said is None:
+        return None
+    message = "" if added is None else str(added.payload["message"])
+    return Answer(said.payload["message"], said.payload.get("who"), said.timestamp, message)

@@ -28,7 +28,7 @@ class World:
 
     store: Store
     providers: Mapping[str, Provider]
-    run_command: Callable[[CommandNode], Any]
+    run_command: Callable[[CommandNode, str], Any]
     project: Path | None = None
     documents: Documents | None = None
     contributors: Sequence[Contributor] = ()
@@ -36,7 +36,10 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One delivery of one attempt: where everything it makes belongs. `level` is the graph that its node is in."""
+    """One delivery of one attempt: where everything it makes belongs.
+
+    `level` is the graph that its node is in, `folder` where its program works.
+    """
 
     plan: Plan
     history: History
@@ -46,6 +49,7 @@ class Work:
     run_node_id: int
     delivery: ArtifactKey
     meter: Meter
+    folder: Path | None = None
 
     @property
     def scope(self) -> dict[str, Any]:

@@ -1,0 +1,119 @@
+"""Nodes in git worktrees: only what completed reaches the project, and nothing is left behind."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapwood.core.artifacts import AgentResult, EventArtifact
+from sapwood.core.prompt import ProviderRunOptions
+from sapwood.core.workflow import CommandNode, Workflow
+from sapwood.engine.boot import boot
+from sapwood.providers.program import run_program
+from sapwood.runtime.session import Store
+from tests.runtime.test_evidence import git, git_project
+from tests.runtime.test_executor import begin, wait_for
+from tests.runtime.world import Provider, agent, all_of, echo, make_executor, open_world, workflow
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_world(tmp_path / "sapwood.db") as store:
+        yield store
+
+
+def finish(store: Store, folder: Path, run: str, project: Path | None, provider: Provider | None = None) -> str | None:
+    steps = make_executor(store, provider or Provider(echo), run_command=run_program, project=project)
+    with boot(folder / "engine.db", steps) as engine:
+        engine.submit(run)
+        return engine.wait(run, 30)
+
+
+def shell(key: str, words: str) -> CommandNode:
+    return CommandNode(key=key, run=("sh", "-c", words), worktree=True)
+
+
+def events(store: Store, run: str, kind: str) -> list[dict[str, Any]]:
+    return [one.payload for one in all_of(store, run, EventArtifact) if one.type == kind]
+
+
+def branches(project: Path) -> list[str]:
+    shown = subprocess.run(["git", "branch", "--list", "sapwood/*"], cwd=project, capture_output=True, text=True)
+    return shown.stdout.split()
+
+
+def test_what_parallel_nodes_do_is_all_merged(tmp_path: Path, store: Store) -> None:
+    project = git_project(tmp_path)
+    run = begin(store, workflow(*(shell(f"n{n}", f"ls > n{n}; sleep 0.2") for n in range(4)), edges=[]))
+    assert finish(store, tmp_path, run, project) == "completed"
+    assert sorted(path.name for path in project.glob("n*")) == ["n0", "n1", "n2", "n3"]
+    assert branches(project) == []
+    assert list((project / ".sapwood/worktrees").glob("[!.]*")) == []
+
+
+def test_a_node_that_changes_nothing_merges_nothing(tmp_path: Path, store: Store) -> None:
+    project = git_project(tmp_path)
+    run = begin(store, workflow(shell("quiet", "true"), edges=[]))
+    assert finish(store, tmp_path, run, project) == "completed"
+    assert [one["merge_commit_hash"] for one in events(store, run, "WorktreeMergedEvent")] == [None]
+
+
+def test_work_that_conflicts_fails_its_node_and_stays_on_its_branch(tmp_path: Path, store: Store) -> None:
+    project = git_project(tmp_path)
+    here = f"cd {project} && git -c user.name=t -c user.email=t@t -c commit.gpgsign=false"
+    words = f"echo mine > a.txt; {here} commit -qam theirs --allow-empty"
+    run = begin(store, workflow(shell("edit", f"echo theirs > {project}/a.txt; {words}"), edges=[]))
+    assert finish(store, tmp_path, run, project) == "failed"
+    (merged,) = events(store, run, "WorktreeMergedEvent")
+    assert merged["conflict_detected"] is True
+    assert merged["conflict_files"] == ["a.txt"]
+    (branch,) = branches(project)
+    assert branch in all_of(store, run, AgentResult)[0].error
+    assert (project / "a.txt").read_text() == "theirs\n"
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=project, capture_output=True, text=True).stdout
+    assert "a.txt" not in status
+
+
+@pytest.mark.parametrize("has_repository", [True, False], ids=["no commit", "no repository"])
+def test_without_a_commit_to_start_from_the_node_fails(tmp_path: Path, store: Store, has_repository: bool) -> None:
+    project = tmp_path / "empty"
+    project.mkdir()
+    if has_repository:
+        git(project, "init", "-q")
+    run = begin(store, workflow(shell("edit", "true"), edges=[]))
+    assert finish(store, tmp_path, run, project) == "failed"
+    assert "needs a git repository with a commit" in all_of(store, run, AgentResult)[0].error
+
+
+def test_an_agent_works_in_the_worktree_and_what_a_dead_process_left_is_cleared(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = git_project(tmp_path)
+    run = begin(store, one_agent())
+
+    class Writing(Provider):
+        async def run(self, prompt: str, options: ProviderRunOptions) -> Any:
+            (Path(options.folder) / f"{self._seconds:g}.txt").write_text("x")
+            async for item in super().run(prompt, options):
+                yield item
+
+    with monkeypatch.context() as patch:  # a killed process clears nothing away
+        patch.setattr("sapwood.runtime.in_worktree.discard", lambda *_args, **_more: False)
+        steps = make_executor(store, Writing(echo, seconds=30), project=project)
+        with boot(tmp_path / "engine.db", steps) as engine:
+            engine.submit(run)
+            wait_for(lambda: list((project / ".sapwood/worktrees").glob("*/30.txt")))
+    assert len(branches(project)) == 1 + 1  # git marks a branch that is checked out in a worktree with a plus sign
+    assert finish(store, tmp_path, run, project, Writing(echo, seconds=0)) == "completed"
+    assert (project / "0.txt").exists()
+    assert not (project / "30.txt").exists()
+    assert branches(project) == []
+    assert any("its process ended" in one["reason"] for one in events(store, run, "WorktreeDiscardedEvent"))
+
+
+def one_agent() -> Workflow:
+    return workflow(agent("a", worktree=True), edges=[])
