@@ -145,16 +145,32 @@ ssize_t write(int fd, const void *data, size_t len) { return logged_write(fd, da
 ssize_t pwrite(int fd, const void *data, size_t len, off_t at) { return logged_write(fd, data, len, at); }
 ssize_t pwrite64(int fd, const void *data, size_t len, off_t at) { return logged_write(fd, data, len, at); }
 
-ssize_t writev(int fd, const struct iovec *parts, int count) {
-    char path[PATH_MAX];
-    if (!path_of(fd, path)) return REAL(ssize_t, "writev", int, const struct iovec *, int)(fd, parts, count);
+static ssize_t joined_write(int fd, const struct iovec *parts, int count, off_t at) {
     size_t len = 0;
     for (int i = 0; i < count; i++) len += parts[i].iov_len;
     char *joined = malloc(len ? len : 1), *to = joined;
     for (int i = 0; i < count; i++) to = mempcpy(to, parts[i].iov_base, parts[i].iov_len);
-    ssize_t done = logged_write(fd, joined, len, -1);
+    ssize_t done = logged_write(fd, joined, len, at);
     free(joined);
     return done;
+}
+
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+    char path[PATH_MAX];
+    if (!path_of(fd, path)) return REAL(ssize_t, "writev", int, const struct iovec *, int)(fd, parts, count);
+    return joined_write(fd, parts, count, -1);
+}
+
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) { return joined_write(fd, parts, count, at); }
+ssize_t pwritev64(int fd, const struct iovec *parts, int count, off_t at) { return joined_write(fd, parts, count, at); }
+
+/* Python asks for this one; no caller here uses its flags. */
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t at, int flags) {
+    (void)flags;
+    return joined_write(fd, parts, count, at);
+}
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off_t at, int flags) {
+    return pwritev2(fd, parts, count, at, flags);
 }
 
 static int logged_sync(int fd, int (*real)(int)) {

@@ -17,11 +17,11 @@ folder = sys.argv[1]
 spot = os.open(folder, os.O_RDONLY)
 first = os.open(folder + "/first", os.O_RDWR | os.O_CREAT, 0o600)
 os.write(first, b"a" * 700); os.fsync(first); os.fsync(spot)
-os.write(first, b"b" * 700); os.pwrite(first, b"c" * 10, 0); os.writev(first, [b"d", b"e"])
+os.write(first, b"b" * 700); os.pwrite(first, b"c" * 10, 0); os.writev(first, [b"d", b"e"]); os.pwritev(first, [b"f" * 20, b"g" * 30], 1350)
 with open(folder + "/second", "w") as second:
     second.write("unsynced")
 os.rename(folder + "/second", folder + "/third")
-os.ftruncate(first, 1300)
+os.ftruncate(first, 1380)
 """
 
 SQLITE = """
