@@ -32,7 +32,7 @@ def build_store(path: Path) -> Built:
         for number in range(3):
             run = store.record(config={"models": {"name": "m"}}, inputs={"number": number})
             _record(run, number)
-            store.recorder.record([], claims=[Claim(run.key, "pick", 1, 1, "Report", run.key)])
+            store.recorder.append([], claims=[Claim(run.key, "pick", 1, 1, "Report", run.key)])
             if number < 2:
                 run.complete()
                 heads[run.key.text] = store.verify(run.key).head

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sapwood import KeyFactory, hash_bytes
 from sapwood.core.record import Record
 from sapwood.errors import StoreUnwritable
-from sapwood.ports import Claim, RunEnd, RunStart
+from sapwood.ports import RunEnd, RunStart
 from sapwood.runtime import spool as spool_module
 from sapwood.runtime.recovery import Recovered, recover
 from sapwood.runtime.spool import Call, Spool, is_owner_alive, leftovers, read_calls
@@ -27,11 +27,7 @@ def record(content: bytes = b"x", kind: str = "Input") -> Record:
 
 def call(count: int = 2) -> Call:
     run = KEYS.root()
-    return Call(
-        [record(os.urandom(50)) for _ in range(count)],
-        [RunStart(run, 1, 2, "me", 3, 4)],
-        [Claim(run, "n", 1, 2, "r", run)],
-    )
+    return Call([record(os.urandom(50)) for _ in range(count)], [RunStart(run, 1, 2, "me", 3, 4)])
 
 
 def die(spool: Spool) -> None:
@@ -130,7 +126,7 @@ def test_recovery_stores_what_is_missing_once(tmp_path: Path) -> None:
     calls = [call(), call(3)]
     for each in calls:
         spool.write(each)
-    store.append(calls[0].records, starts=calls[0].starts, claims=calls[0].claims)
+    store.append(calls[0].records, starts=calls[0].starts)
     assert recover(store, folder) == Recovered(0, 0, 0)  # its owner lives
     die(spool)
     assert recover(store, folder) == Recovered(1, 3, 0)
@@ -164,3 +160,14 @@ def test_a_spool_that_could_not_be_made_can_be_made_later(tmp_path: Path, monkey
             Spool(tmp_path / "spool", "me")
     assert list((tmp_path / "spool").iterdir()) == []
     Spool(tmp_path / "spool", "me").close()
+
+
+def test_a_spool_that_was_never_finished_is_removed_once_nobody_can_be_at_it(tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    old, fresh = folder / "old.new", folder / "fresh.new"
+    old.touch()
+    fresh.touch()
+    os.utime(old, (0, 0))
+    recover(MemoryStore(), folder)
+    assert list(folder.iterdir()) == [fresh]

@@ -312,3 +312,26 @@ def test_us1_6_a_prompt_is_rebuilt_from_its_template_arguments_and_contributions
     assert [prompt.rebuilt for prompt in told.prompts] == ["Find bugs.\n\nsrc/"]
     assert told.findings == []
     assert [use.tool for use in told.tool_uses] == ["grep", "read"]
+
+
+@pytest.mark.parametrize("stores_first", [False, True], ids=["lost", "stored"])
+def test_a_seal_whose_commit_failed_can_be_set_again_whatever_came_of_it(
+    store: Store, stores_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = store.artifacts.append
+
+    def fail_once(given: Any, **rest: Any) -> None:
+        if stores_first:
+            append(given, **rest)
+        monkeypatch.setattr(store.artifacts, "append", append)
+        raise sapwood.SyncFailed("here", "the disk did not confirm a sync")
+
+    run = store.record()
+    run.flush()
+    monkeypatch.setattr(run.recorder, "flush", lambda: None)
+    monkeypatch.setattr(store.artifacts, "append", fail_once)
+    with pytest.raises(sapwood.SyncFailed):
+        run.complete()
+    run.complete()
+    assert status(store, run) == "completed"
+    assert [record.kind for record in records(store, run.key)].count("Seal") == 1

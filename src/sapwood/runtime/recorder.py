@@ -46,7 +46,6 @@ class Recorder:
         self._lock = threading.RLock()
         self._records: list[Record] = []
         self._starts: list[RunStart] = []
-        self._claims: list[Claim] = []
         self._bytes = 0
         self._in_doubt = False  # a commit was tried and nobody knows what came of it
         self._due_at = 0.0
@@ -58,14 +57,14 @@ class Recorder:
 
     # -- recording ----------------------------------------------------------------------------------------------------
 
-    def record(self, records: Sequence[Record], starts: Sequence[RunStart] = (), claims: Sequence[Claim] = ()) -> None:
+    def record(self, records: Sequence[Record], starts: Sequence[RunStart] = ()) -> None:
         """Record one call whose keys were minted here: all of it, or nothing and an error."""
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal
             if self._records and (self._bytes >= COMMIT_BYTES or time.monotonic() >= self._due_at):
                 self._commit_on_the_way()
-            call = Call(records, starts, claims)
+            call = Call(records, starts)
             if self._spool is None:
                 self._start_spool()
             if not self._records:
@@ -74,8 +73,6 @@ class Recorder:
             self._records += records
             if starts:
                 self._starts += starts
-            if claims:
-                self._claims += claims
         if self._listeners:
             self._notify(records)
 
@@ -153,7 +150,7 @@ class Recorder:
         while True:
             try:
                 was_in_doubt, self._in_doubt = self._in_doubt, True
-                self.store.append(self._records, starts=self._starts, claims=self._claims)
+                self.store.append(self._records, starts=self._starts)
                 break
             except DuplicateKey as error:
                 if was_in_doubt and self._drop_what_we_stored(error.keys):
@@ -163,7 +160,7 @@ class Recorder:
             except RunSealed as error:
                 self._drop(set(), error.run, error)
                 refused = error
-        self._records, self._starts, self._claims, self._bytes = [], [], [], 0
+        self._records, self._starts, self._bytes = [], [], 0
         self._in_doubt = False
         self._open_runs.clear()
         if self._spool is not None:
@@ -177,7 +174,6 @@ class Recorder:
             stored = {key for key in keys if reader.find(ArtifactKey(key)) == ours[key]}
             self._records = [record for record in self._records if record.key.text not in stored]
             self._starts = [start for start in self._starts if reader.find_run(start.key) is None]
-            self._claims = [claim for claim in self._claims if reader.find_claim(*claim[:5]) is None]
         return bool(stored)
 
     def _commit_on_the_way(self) -> None:
@@ -200,7 +196,6 @@ class Recorder:
         before = len(self._records)
         self._records = [record for record in self._records if not is_refused(record.key)]
         self._starts = [start for start in self._starts if not is_refused(start.key)]
-        self._claims = [claim for claim in self._claims if not is_refused(claim.key) and not is_refused(claim.run)]
         self.duplicates += before - len(self._records) if isinstance(error, DuplicateKey) else 0
         logger.error("%d artifacts refused: %s", before - len(self._records), error)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sapwood.errors import DuplicateClaim, RunSealed
+from sapwood.errors import RunSealed
 from sapwood.ports import ArtifactStore
-from sapwood.runtime.spool import Call, leftovers
+from sapwood.runtime.spool import Call, leftovers, remove_unfinished
 
 logger = logging.getLogger("sapwood.recovery")
 
@@ -25,6 +25,7 @@ def recover(store: ArtifactStore, folder: Path) -> Recovered:
 
     A spool that holds something for a run that was sealed meanwhile is kept under another name.
     """
+    remove_unfinished(folder)
     spools = artifacts = refused = 0
     for path, calls in leftovers(folder):
         added, lost = _replay(store, calls)
@@ -48,10 +49,10 @@ def _replay(store: ArtifactStore, calls: Sequence[Call]) -> tuple[int, int]:
     for call in calls:
         records = [record for record in call.records if record.key not in stored]
         if records:
-            missing.append(Call(records, [start for start in call.starts if start.key not in runs], call.claims))
+            missing.append(Call(records, [start for start in call.starts if start.key not in runs]))
     try:
         _append(store, missing)
-    except (RunSealed, DuplicateClaim):
+    except RunSealed:
         return _replay_each(store, missing)
     return sum(len(call.records) for call in missing), 0
 
@@ -62,7 +63,7 @@ def _replay_each(store: ArtifactStore, calls: Sequence[Call]) -> tuple[int, int]
         try:
             _append(store, [call])
             added += len(call.records)
-        except (RunSealed, DuplicateClaim) as error:
+        except RunSealed as error:
             logger.error("not recovered: %s", error)
             refused += 1
     return added, refused
@@ -73,5 +74,4 @@ def _append(store: ArtifactStore, calls: Sequence[Call]) -> None:
         store.append(
             [record for call in calls for record in call.records],
             starts=[start for call in calls for start in call.starts],
-            claims=[claim for call in calls for claim in call.claims],
         )

@@ -100,6 +100,7 @@ class Run(Scope):
         self._attempts: dict[str, int] = {}
         self._node_ids: dict[str, int] = {}
         self._scopes: dict[str, ArtifactKey] = {}
+        self._tried_seal: Seal | None = None
 
     def agent(self, name: str, request: Any = UNSET, **fields: Any) -> Agent:
         """Start an agent: a scope of its own below this run's agents."""
@@ -178,6 +179,9 @@ class Run(Scope):
     def _seal(self, status: str) -> None:
         if self._ended:
             raise ScopeEnded(self.key.text)
+        if self._is_sealed_after_all(status):
+            self._ended = True
+            return
         self.recorder.flush()
         while True:
             with self.recorder.store.read() as reader:
@@ -193,7 +197,15 @@ class Run(Scope):
                 break
             except RunChanged:
                 continue  # another process added to it; judge again
+            except BaseException:
+                self._tried_seal = seal  # nobody knows what came of it
+                raise
         self._ended = True
+
+    def _is_sealed_after_all(self, status: str) -> bool:
+        """Tell whether a Seal whose commit failed is there nevertheless: a failed sync leaves that open."""
+        tried = self._tried_seal
+        return tried is not None and tried.status == status and bool(self.recorder.store.stored([tried.key]))
 
     def _end(self, error: BaseException | None) -> None:
         if self._ended:

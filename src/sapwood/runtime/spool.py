@@ -12,8 +12,10 @@ import fcntl
 import logging
 import os
 import struct
+import time
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -23,12 +25,14 @@ import msgspec
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.record import Record
 from sapwood.errors import StoreUnwritable
-from sapwood.ports import Claim, RunStart
+from sapwood.ports import RunStart
 
 MAGIC: Final = b"SWsp"
 HEADER: Final = struct.Struct("<4sQII")  # magic, epoch, length of the payload, CRC-32 of epoch and payload
 KEEP_BYTES: Final = 4 * 1024 * 1024  # a longer file is cut when its epoch ends
 SUFFIX: Final = ".spool"
+NEW_SUFFIX: Final = ".new"  # before it is locked
+FORGOTTEN_S: Final = 60.0  # nobody takes that long between making the file and naming it
 
 logger = logging.getLogger("sapwood.spool")
 _encode = msgspec.msgpack.Encoder().encode
@@ -41,7 +45,6 @@ class Call(NamedTuple):
 
     records: Sequence[Record]
     starts: Sequence[RunStart] = ()
-    claims: Sequence[Claim] = ()
 
 
 class Spool:
@@ -61,7 +64,6 @@ class Spool:
             (
                 [(key.pack(), kind, content, digest, about) for key, kind, content, digest, about in call.records],
                 [(start.key.pack(), *start[1:]) for start in call.starts] if call.starts else (),
-                [(claim.run.pack(), *claim[1:5], claim.key.pack()) for claim in call.claims] if call.claims else (),
             )
         )
         checksum = crc32(payload, crc32(_epoch_bytes(self._epoch)))
@@ -141,6 +143,14 @@ def leftovers(folder: Path) -> Iterator[tuple[Path, list[Call]]]:
             os.close(fd)
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Remove what processes left that died while they made their spool: nothing was ever written to it."""
+    for path in folder.glob("*" + NEW_SUFFIX):
+        with suppress(FileNotFoundError):  # somebody else was faster
+            if time.time() - path.stat().st_mtime > FORGOTTEN_S:
+                path.unlink()
+
+
 def read_calls(data: bytes) -> Iterator[Call]:
     """Yield the calls of the first epoch in `data`, up to the first frame that is not whole."""
     at, epoch = 0, None
@@ -159,25 +169,23 @@ def read_calls(data: bytes) -> Iterator[Call]:
 _Frame = tuple[
     list[tuple[bytes, str, bytes, str, bytes]],
     list[tuple[bytes, int, int, str, int, int]],
-    list[tuple[bytes, str, int, int, str, bytes]],
 ]
 _decode_frame = msgspec.msgpack.Decoder(_Frame).decode
 
 
 def _decode(payload: bytes) -> Call:
-    records, starts, claims = _decode_frame(payload)
+    records, starts = _decode_frame(payload)
     unpack = ArtifactKey.unpack
     return Call(
         [Record(unpack(key), *rest) for key, *rest in records],
         [RunStart(unpack(key), *rest) for key, *rest in starts],
-        [Claim(unpack(row[0]), row[1], row[2], row[3], row[4], unpack(row[5])) for row in claims],
     )
 
 
 def _create(path: Path) -> int:
     """Return the descriptor of a new locked file; it gets its name only when it is locked."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    hidden = path.with_suffix(".new")
+    hidden = path.with_suffix(NEW_SUFFIX)
     fd = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
