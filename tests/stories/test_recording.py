@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_origin
@@ -14,6 +16,7 @@ import pytest
 import sapwood
 from sapwood.core.artifacts import (
     AgentExecutionArtifacts,
+    AgentRequest,
     Execution,
     InputArtifacts,
     Note,
@@ -25,7 +28,9 @@ from sapwood.core.config import execution_config
 from sapwood.core.event_artifacts import EVENT_TYPES
 from sapwood.core.record import Record
 from sapwood.core.tree import REQUIRED_GROUPS as GROUPS
+from sapwood.runtime.scope import Agent
 from sapwood.runtime.session import Run, Store
+from sapwood.templates.registry import TemplateRegistry
 
 pytestmark = pytest.mark.artifacts_reconstruct
 
@@ -217,6 +222,116 @@ def test_edge_a_reference_inside_the_run_must_resolve_before_the_run_completes(s
     with pytest.raises(sapwood.IncompleteRun, match="RefArtifact"), store.record() as run, run.agent("a") as agent:
         agent.add(RefArtifact(agent.child_key(), target=agent.child_key(), role="input"))
     assert status(store, run) == "failed"
+
+
+@pytest.mark.parametrize(
+    "template_id", ["", "agent.x", "tpl", "tpl.one", "tpl.Agent.x", "tpl.agent..x", "tpl.agent.x\n"]
+)
+def test_edge_a_template_without_a_hierarchical_static_id_is_refused(store: Store, template_id: str) -> None:
+    with pytest.raises(sapwood.InvalidTemplateId):
+        store.templates.register(template_id, "text")
+    assert not store.artifacts.list_versions()
+
+
+def test_edge_two_template_texts_with_one_hash_the_second_is_refused_and_logged_critical(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    colliding = TemplateRegistry(store.artifacts, content_hash=lambda _text: "ab" * 32)
+    first = colliding.register(TEMPLATE, "one")
+    with pytest.raises(sapwood.TemplateCollision), caplog.at_level(logging.CRITICAL):
+        colliding.register(TEMPLATE, "another")
+    assert [entry.levelname for entry in caplog.records] == ["CRITICAL"]
+    assert [version.key for version in store.artifacts.list_versions()] == [first.key]
+
+
+@pytest.mark.parametrize("ending", ["complete", "fail", "cancel"])
+def test_sc001_whatever_the_ending_there_is_one_root_four_groups_and_one_seal(store: Store, ending: str) -> None:
+    run = store.record()
+    getattr(run, ending)()
+    assert [record.kind for record in records(store, run.key)] == ["Execution", *GROUPS, "Seal"]
+    assert store.verify(run.key).is_ok
+
+
+def test_threads_record_into_one_run_and_every_artifact_has_its_own_parent(store: Store) -> None:
+    with store.record() as run:
+        errors: list[BaseException] = []
+
+        def work(name: str) -> None:
+            try:
+                for number in range(10):
+                    with run.agent(name, request={"number": number}) as agent:
+                        agent.tool_call("t", input={"name": name, "number": number})
+                        agent.note(f"{name} {number}")
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(f"worker_{number}",)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+    tree = store.load(run.key)
+    requests = [from_record(record) for record in tree.of_kind("AgentRequest")]
+    assert sorted((one.node, one.attempt) for one in requests if isinstance(one, AgentRequest)) == sorted(
+        (f"worker_{number}", attempt) for number in range(6) for attempt in range(1, 11)
+    )
+    for request in requests:
+        assert isinstance(request, AgentRequest)
+        inputs = [msgspec.json.decode(one.content) for one in tree.walk(request.key) if one.kind == "ToolInput"]
+        assert [found["name"] for found in inputs] == [request.node]
+    ids = [msgspec.json.decode(note.metadata)["artifact_id"] for note in tree.of_kind("Note")]
+    assert len(set(ids)) == 60
+    assert store.verify(run.key).findings == ()
+
+
+def test_tasks_of_one_loop_record_into_one_run(store: Store) -> None:
+    async def work(run: Run, name: str) -> None:
+        async with run.agent(name) as agent:
+            agent.note("one")
+            await asyncio.sleep(0)
+            async with agent.agent(f"{name}.sub") as sub:
+                sub.note("two")
+            agent.report(name)
+
+    async def main() -> Run:
+        async with store.record() as run:
+            await asyncio.gather(*(work(run, f"task_{number}") for number in range(12)))
+        return run
+
+    run = asyncio.run(main())
+    tree = store.load(run.key)
+    assert len(list(tree.of_kind("AgentRequest"))) == 24
+    assert len(list(tree.of_kind("Report"))) == 12
+    assert store.verify(run.key).findings == ()
+    assert status(store, run) == "completed"
+
+
+def test_after_a_fork_the_child_is_told_so_and_may_open_a_store_of_its_own(tmp_path: Path) -> None:
+    def in_the_child(run: Run, agent: Agent) -> int:
+        try:
+            agent.note("in the child")
+        except sapwood.StoreClosed as error:
+            if "forked" not in str(error):
+                return 2
+        with sapwood.open(tmp_path / "s.db") as own, own.attach(run.key).agent("child") as child:
+            child.note("of the child")
+        return 0
+
+    with sapwood.open(tmp_path / "s.db") as store, store.record() as run, run.agent("a") as agent:
+        agent.note("before")
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = in_the_child(run, agent)
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        agent.note("after")
+        run.flush()
+        notes = [record.content for record in store.load(run.key).of_kind("Note")]
+        assert sorted(notes) == [b"after", b"before", b"of the child"]
 
 
 def test_after_the_seal_nothing_is_accepted(store: Store) -> None:
