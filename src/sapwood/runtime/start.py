@@ -26,10 +26,11 @@ def open_run(store: Store, workflow: Workflow, inputs: Mapping[str, Any], config
     keys, run = store.keys, store.keys.root()
     workflow_run_id = store.artifacts.next_workflow_run_id()
     frozen = {**config, "routing": {"graph": workflow_to_dict(workflow)}, "loops": _loops(workflow)}
+    configured = execution_config(keys.child(run), frozen)
     group = InputArtifacts(keys.child(run))
     artifacts = [
         Execution(run, workflow=workflow.name, workflow_run_id=workflow_run_id),
-        execution_config(keys.child(run), frozen),
+        configured,
         group,
         *(Input(keys.child(group.key), name=name, value=inputs[name]) for name in sorted(inputs)),
         AgentExecutionArtifacts(keys.child(run)),
