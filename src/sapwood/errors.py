@@ -43,34 +43,9 @@ SapwoodError
 ├─ EngineStuck                 a run asks for a visit that has ended
 ├─ NotEnriched                 a request without its context id or its previous context
 ├─ LimitReached                a node or a run used more than it may
+├─ WorktreeFailed              a git worktree that could not be made or merged
 ├─ SpawnRefused                a spawn node whose items are no list, or too many
 ├─ RunBusy                     another live process is at this run
-├─ WorktreeFailed              a git worktree that could not be made or merged        exit code 4
-├─ SpawnRefused                a spawn node whose items are no list, or too many
-├─ RunBusy                     another live process is at this run
-│   └─ TemplateError           a template that cannot be registered or rendered; has template_id, line and cause
-│       ├─ TemplateNotStatic   its text cannot be kept as it is (a carriage return, a lone surrogate)
-│       ├─ TemplateSyntax      it does not parse, or uses a tag, filter or test that is not there
-│       ├─ UndeclaredVariable  it uses names that it does not declare: unresolved placeholders
-│       ├─ InvalidArguments    arguments that are not declared, or that are no JSON
-│       ├─ UndefinedValue      it uses a value that was not given
-│       ├─ TemplateForbidden   it asks for something that the sandbox does not give
-│       ├─ TemplateLimit       it goes over a limit of size, time or memory
-│       ├─ TemplateFailed      its rendering failed in another way (a wrong type, a division by zero)
-│       ├─ TemplateConflict    two files define one id differently
-│       └─ TemplateCollision   another text with the same hash is stored              exit code 4
-│   ├─ InvalidAnswer           an answer that the gate does not offer
-├─ NotFound                    what was asked for is not there                        exit code 3
-├─ DocumentNotWritten          a node's document could not be brought to the disk     exit code 4
-├─ IngestFailed                a document's files did not all land, and the settings say to fail          exit code 4
-├─ ClockOutOfRange             the clock shows a time that no key can carry           exit code 4
-├─ EngineBusy                  this process already has an engine                     exit code 4
-├─ NotEnriched                 a request without its context id or its previous context  exit code 4
-├─ LimitReached                a node or a run used more than it may                  exit code 4
-├─ WorktreeFailed              a git worktree that could not be made or merged        exit code 4
-├─ SpawnRefused                a spawn node whose items are no list, or too many      exit code 4
-├─ EngineStuck                 a run asks for a visit that has ended                  exit code 4
-├─ RunBusy                     another live process is at this run                    exit code 4
 ├─ RecordingRefused            the record would no longer be true; what is stored is unchanged
 │   ├─ DuplicateKey            a key that is already stored; the first artifact stays
 │   ├─ DuplicateClaim          somebody else already did this (run, node, attempt, delivery, role)

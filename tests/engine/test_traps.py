@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sqlite3
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -95,7 +97,7 @@ def test_with_one_name_for_all_processes_a_live_run_is_stolen(
         return slot
 
     def take_the_name(_folder: Path) -> slots.Slot:
-        with sqlite3.connect(tmp_path / "engine.db") as connection:
+        with closing(sqlite3.connect(tmp_path / "engine.db")) as connection:
             return same_name(connection.execute("select executor_id from workflow_status").fetchone()[0])
 
     monkeypatch.setattr(boot_module, "Slot", take_the_name)
@@ -188,7 +190,7 @@ def test_a_node_that_holds_a_place_while_it_waits_for_its_call_never_ends(tmp_pa
 
 def test_the_version_is_ours_and_stands_with_every_workflow(tmp_path: Path) -> None:
     run_one(tmp_path)
-    with sqlite3.connect(tmp_path / "engine.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "engine.db")) as connection:
         versions = connection.execute("select distinct application_version from workflow_status").fetchall()
     assert versions == [(VERSION,)]
     assert VERSION == "sapwood-engine-1"
@@ -227,7 +229,7 @@ def test_three_first_launches_at_once_all_succeed(tmp_path: Path, spawn: Spawn) 
 
 def test_nothing_in_the_database_is_pickled(tmp_path: Path) -> None:
     run_one(tmp_path)
-    with sqlite3.connect(tmp_path / "engine.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "engine.db")) as connection:
         forms = connection.execute("select distinct serialization from workflow_status").fetchall()
         inputs = connection.execute("select inputs from workflow_input").fetchall()
         outputs = connection.execute("select output from operation_outputs where output is not null").fetchall()
@@ -444,3 +446,14 @@ def test_a_slot_is_gone_when_its_process_is(tmp_path: Path) -> None:
     with slots.hold_if_dead(tmp_path / "nowhere", "x") as is_dead:
         assert is_dead
     assert os.getpid() == int(slot.name.split("-")[0])
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed on Linux only")
+def test_closing_leaves_no_file_of_the_engine_open(tmp_path: Path) -> None:
+    gc.disable()  # which would close what was forgotten
+    try:
+        run_one(tmp_path)
+        still_open = [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    finally:
+        gc.enable()
+    assert [name for name in still_open if name.startswith(str(tmp_path))] == []

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import sqlalchemy
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from sapwood.engine.database import open_database
@@ -38,22 +39,26 @@ def boot(path: Path, steps: Steps) -> Engine:
     loop = _Loop()
     try:
         with exclusive(path.with_suffix(".lock")):  # two first launches at once would both create the tables
-            graph = loop.run(_launch(path, slot.name, steps))
+            database = open_database(path)
+            graph = loop.run(_launch(path, database, slot.name, steps))
     except BaseException:
         loop.stop()
         slot.release()
         raise
-    return Engine(loop, graph, Reaper(folder, slot.name), slot)
+    return Engine(loop, graph, Reaper(folder, slot.name), slot, database)
 
 
 class Engine:
     """Runs submitted here live in this process; `ports.Engine` says what each verb promises."""
 
-    def __init__(self, loop: _Loop, graph: GraphWorkflow, reaper: Reaper, slot: Slot) -> None:
+    def __init__(
+        self, loop: _Loop, graph: GraphWorkflow, reaper: Reaper, slot: Slot, database: sqlalchemy.Engine
+    ) -> None:
         self._loop = loop
         self._graph = graph
         self._reaper = reaper
         self._slot = slot
+        self._database = database
         self._results: dict[str, Future[str]] = {}
 
     def __enter__(self) -> Engine:
@@ -86,12 +91,12 @@ class Engine:
         self._loop.cancel_all()
         DBOS.destroy(destroy_registry=True)
         self._loop.stop()
+        self._database.dispose()  # dbos leaves an engine that it was given open, with its files
         self._slot.release()
 
 
-async def _launch(path: Path, executor_id: str, steps: Steps) -> GraphWorkflow:
+async def _launch(path: Path, database: sqlalchemy.Engine, executor_id: str, steps: Steps) -> GraphWorkflow:
     """Launch dbos inside the running loop, which it adopts for everything it runs."""
-    database = open_database(path)
     config: DBOSConfig = {
         "name": APPLICATION,
         "application_version": VERSION,
