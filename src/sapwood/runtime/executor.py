@@ -12,11 +12,12 @@ from typing import Final
 
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.provider import ProviderResult
-from sapwood.core.workflow import SpawnNode, WorkflowNode
-from sapwood.errors import SapwoodError
+from sapwood.core.workflow import GateNode, SpawnNode, WorkflowNode
+from sapwood.errors import SapwoodError, StoreError
 from sapwood.runtime.history import CANCEL, OF_RUN, Attempt, Histories, History
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.node_kinds import perform
+from sapwood.runtime.pauses import is_paused
 from sapwood.runtime.products import add_products
 from sapwood.runtime.shielded import shielded
 from sapwood.runtime.world import Done, Work, World
@@ -27,6 +28,10 @@ POLLING_S: Final = 0.1
 
 class Cancelled(Exception):
     """The run was cancelled while this call was in flight."""
+
+
+class Paused(Exception):
+    """The run was paused while this call waited for a person."""
 
 
 class Executor:
@@ -68,7 +73,11 @@ class Executor:
         try:
             done = await self._unless_stopped(work)
         except Cancelled:
-            return await shielded(self.journal.end_cancelled, work)
+            return await shielded(self.journal.end_cancelled, work.plan, work.attempt)
+        except Paused:
+            return "paused"
+        except StoreError:  # nothing can be said of the attempt; it stays to be made again
+            raise
         except SapwoodError as error:
             done = Done.failed(error)
         return await shielded(self._end, work, done)
@@ -102,7 +111,8 @@ class Executor:
 
     async def _unless_stopped(self, work: Work) -> Done:
         """Perform the work; stop it when the run is cancelled, a limit on time is reached, or it kills its process."""
-        if len(work.attempt.deliveries) > MAX_DELIVERIES:
+        is_gate = isinstance(work.node, GateNode)  # a person may take longer than many processes live
+        if len(work.attempt.deliveries) > MAX_DELIVERIES and not is_gate:
             return Done(ProviderResult(), error=f"its process died {MAX_DELIVERIES} times during this attempt")
         work.meter.check()
         if await asyncio.to_thread(self._is_cancelled, work.plan.run):
@@ -115,6 +125,8 @@ class Executor:
                     work.meter.check()
                     if await asyncio.to_thread(self._is_cancelled, work.plan.run):
                         raise Cancelled
+                    if is_gate and await asyncio.to_thread(self._is_paused, work.plan.run):
+                        raise Paused
             return task.result()
         finally:
             if not task.done():
@@ -130,6 +142,10 @@ class Executor:
     def _is_cancelled(self, run: ArtifactKey) -> bool:
         with self.world.store.artifacts.read() as reader:
             return reader.find_claim(run, OF_RUN, 0, 0, CANCEL) is not None
+
+    def _is_paused(self, run: ArtifactKey) -> bool:
+        with self.world.store.artifacts.read() as reader:
+            return is_paused(reader.list_claims(run))
 
 
 def _ready(history: History) -> tuple[list[str], list[str]]:

@@ -48,7 +48,7 @@ from sapwood.runtime.history import (
     Plan,
     load_artifact,
 )
-from sapwood.runtime.node_events import ended, opened, resumed
+from sapwood.runtime.node_events import ended, never_started, opened, resumed
 from sapwood.runtime.opening import find_opening
 from sapwood.runtime.session import Ids
 from sapwood.runtime.tool_calls import tool_call_of
@@ -153,15 +153,16 @@ class Journal:
         self.claim([*done.products, result, report, *self._below(work.delivery, events)], claims)
         return result.status
 
-    def end_cancelled(self, work: Work) -> str:
-        key = self.keys.child(work.delivery)
-        node = work.node.key
-        changed = self.event(NodeStatusChangedEvent, node, old_status="running", new_status="cancelled")
-        stopped = self._below(
-            work.delivery, [self.event(StopAgentEvent, node, reason="the run was cancelled"), changed]
-        )
-        claim = Claim(work.plan.run, work.node.key, work.attempt.number, 0, RESULT, key)
-        self.claim([AgentResult(key, status="cancelled", error="the run was cancelled"), *stopped], [claim])
+    def end_cancelled(self, plan: Plan, attempt: Attempt) -> str:
+        """Record that the attempt ended because the run was cancelled."""
+        scope = attempt.deliveries[max(attempt.deliveries)] if attempt.deliveries else attempt.request
+        key, node = self.keys.child(scope), attempt.node
+        events = [
+            self.event(StopAgentEvent, node, reason="the run was cancelled"),
+            self.event(NodeStatusChangedEvent, node, old_status="running", new_status="cancelled"),
+        ]
+        result = AgentResult(key, status="cancelled", error="the run was cancelled")
+        self.claim([result, *self._below(scope, events)], [Claim(plan.run, node, attempt.number, 0, RESULT, key)])
         return "cancelled"
 
     def prune(self, plan: Plan, history: History, node: str, visits: int) -> None:
@@ -190,8 +191,12 @@ class Journal:
             total_nodes_failed=sum(node.status == "failed" for node in nodes),
             execution_time_ms=store.clock() - plan.run.time_ms,
         )
-        claim = Claim(plan.run, OF_RUN, 0, 0, GOAL, self.keys.child(plan.agents))
-        self.claim([artifact_of_event(claim.key, event)], [claim])
+        if status == "cancelled":
+            for tried in history.attempts.values():
+                if tried[-1].result is None:
+                    self.end_cancelled(plan, tried[-1])
+        ends = self._below(plan.agents, [event, *never_started(self.event, history)])
+        self.claim(ends, [Claim(plan.run, OF_RUN, 0, 0, GOAL, ends[0].key)])
         run = store.attach(plan.run)
         if status == "cancelled":
             run.cancel()

@@ -46,8 +46,8 @@ def opened(event: NewEvent, request: AgentRequest, history: History) -> Iterator
 
 
 def resumed(event: NewEvent, node: str) -> Iterator[GraphEvent]:
-    """Yield what it means that an attempt's process died and another one goes on."""
-    why = "its process ended before it did"
+    """Yield what it means that an attempt was left before it ended and is taken up again."""
+    why = "its process ended, or stopped waiting, before it did"
     yield event(NodeStatusChangedEvent, node, old_status="running", new_status="interrupted", reason=why)
     yield event(NodeStatusChangedEvent, node, old_status="interrupted", new_status="running", reason="taken over")
 
@@ -63,3 +63,12 @@ def ended(
     chosen = [one.target for one in selection.decisions if one.selected] if selection is not None else []
     for target in chosen if len(chosen) > 1 else ():
         yield event(NodeBranchedEvent, target, original_node_id=node)
+
+
+def never_started(event: NewEvent, history: History) -> Iterator[GraphEvent]:
+    """Yield what it means for nodes that nothing started when their run ends: they are cancelled with it."""
+    for key, state in history.progress.state.nodes.items():
+        if state.status == "waiting" and key not in history.attempts:
+            yield event(
+                NodeStatusChangedEvent, key, old_status="pending", new_status="cancelled", reason="the run ended"
+            )

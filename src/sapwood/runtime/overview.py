@@ -29,6 +29,8 @@ from sapwood.runtime.history import (
 from sapwood.runtime.pauses import is_paused
 from sapwood.runtime.session import Store
 
+OPEN = ("running", "paused", "interrupted")
+
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
@@ -95,22 +97,29 @@ class Overview:
             told = _told(claims)
             is_open = row.status == "running"
             is_left = is_open and not self._store.is_alive(row.owner)
-            nodes = [self._node(reader, plan, key, depth, told[key], is_left) for key, depth in _places(plan, told)]
-        status = "paused" if is_open and is_paused(claims) else "interrupted" if is_left else row.status
+            left = None if not is_left else "paused" if is_paused(claims) else "interrupted"
+            status = "paused" if is_open and is_paused(claims) else left or row.status
+            nodes = [
+                self._node(reader, plan, key, depth, told[key], left, status) for key, depth in _places(plan, told)
+            ]
         return RunView(run.text, plan.workflow.name, status, row.started_ms, row.ended_ms, tuple(nodes), row.head)
 
-    def _node(self, reader: Reader, plan: Plan, key: str, depth: int, told: _Told, is_left: bool) -> NodeView:
+    def _node(
+        self, reader: Reader, plan: Plan, key: str, depth: int, told: _Told, left: str | None, run_status: str
+    ) -> NodeView:
+        """Return the node's view; `left` is what an open attempt is when nobody is at it."""
         known = next((node for node in plan.workflow.nodes if node.key == key), None)
         if not told.requests:
             assert known is not None
-            return NodeView(key, known.kind, "skipped" if told.is_pruned else "pending", depth)
+            unstarted = "cancelled" if run_status == "cancelled" else "pending"
+            return NodeView(key, known.kind, "skipped" if told.is_pruned else unstarted, depth)
         last = max(told.requests)
         results = {number: self._read(reader, place, AgentResult) for number, place in told.results.items()}
         result: AgentResult | None = results.get(last)
-        status = _status(result, is_left)
+        status = _status(result, left)
         chars, is_cut = self._context(reader, told.reports.get(last))
         request: AgentRequest = self._read(reader, told.requests[last], AgentRequest)
-        is_asking = isinstance(request.question, str) and status in ("running", "interrupted")
+        is_asking = isinstance(request.question, str) and status in OPEN
         return NodeView(
             key,
             str(request.request["kind"]) if isinstance(request.request, dict) else "agent",
@@ -118,7 +127,7 @@ class Overview:
             depth,
             len(told.requests),
             told.requests[min(told.requests)].time_ms,
-            told.results[last].time_ms if result is not None and status not in ("running", "interrupted") else None,
+            told.results[last].time_ms if result is not None and status not in OPEN else None,
             sum(_tokens(one) for one in results.values()),
             chars,
             None if chars is None else _limit(known),
@@ -187,9 +196,9 @@ def _first_ms(told: _Told) -> int:
     return told.requests[min(told.requests)].time_ms if told.requests else 0
 
 
-def _status(result: AgentResult | None, is_left: bool) -> str:
+def _status(result: AgentResult | None, left: str | None) -> str:
     if result is None or "retry_after_s" in result.metadata:
-        return "interrupted" if is_left else "running"
+        return left or "running"
     return result.status
 
 
