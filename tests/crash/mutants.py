@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sapwood.runtime import recorder, scope, session, spool
-from sapwood.storage import sqlite, sqlite_file
+from sapwood.storage import sqlite, sqlite_file, sqlite_log
 
 
 def _no_spool() -> None:
@@ -85,6 +85,11 @@ def _child_keeps_all() -> None:
     spool.Spool.leave_to_parent = lambda self: None  # type: ignore[method-assign]
 
 
+def _log_not_watched() -> None:
+    """Nobody looks whether the log is still the one that other processes see."""
+    sqlite_log.WriteAheadLog.check = lambda self, where: None  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     "no_spool": _no_spool,
     "normal_sync": _normal_sync,
@@ -94,6 +99,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "not_shielded": _not_shielded,
     "never_in_doubt": _never_in_doubt,
     "child_keeps_all": _child_keeps_all,
+    "log_not_watched": _log_not_watched,
 }
 
 
