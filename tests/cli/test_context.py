@@ -205,3 +205,34 @@ def test_a_node_s_own_policy_is_the_one_that_is_shown(project: Path) -> None:
     run = sapwood.run_workflow(project / "flow.yaml", project=project)
     result = CliRunner().invoke(cli, ["context", run.text, "build", "--project", str(project), "--json"])
     assert json.loads(result.output)["policy"]["max_context_chars_total"] == 20_000
+
+
+NESTED = """
+name: outer
+nodes:
+  plan: {kind: agent, template: tpl.agent.x.prompt, select: all}
+  sub: {kind: workflow, workflow: flow.yaml, inputs: {}}
+  other: {kind: agent, template: tpl.agent.x.prompt}
+  both: {kind: join}
+edges:
+  - {from: plan, to: sub}
+  - {from: plan, to: other}
+  - {from: sub, to: both}
+  - {from: other, to: both}
+"""
+
+
+def test_nodes_inside_nodes_and_joins_are_shown_by_their_names(project: Path) -> None:
+    (project / "outer.yaml").write_text(NESTED)
+    command = ["context", str(project / "outer.yaml"), "sub.build", "--preview", "--project", str(project), "--json"]
+    data = json.loads(CliRunner().invoke(cli, command).output)
+    assert (data["node"], [one["node"] for one in data["sources"]]) == ("sub.build", ["sub.left", "sub.right"])
+    run = sapwood.run_workflow(project / "outer.yaml", project=project)
+
+    def shown(node: str, *words: str) -> Result:
+        return CliRunner().invoke(cli, ["context", run.text, node, "--project", str(project), *words])
+
+    assert [one["source"] for one in json.loads(shown("sub.build", "--json").output)["entries"]] == ["sub.right"]
+    assert [one["source"] for one in json.loads(shown("both", "--json").output)["entries"]] == ["sub", "other"]
+    assert "both, attempt 1, saw 2 entries" in shown("both").output
+    assert isinstance(shown("both", "--entry", "1").exception, sapwood.NotFound)

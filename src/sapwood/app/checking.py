@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from sapwood.app import MEMORY, load_templates, open_store
 from sapwood.app.runner import known_here
-from sapwood.core.context_preview import ContextPreview, preview_context
+from sapwood.core.context_preview import ContextPreview, named, preview_context
 from sapwood.core.handoff import HandoffPolicy
 from sapwood.core.mistakes import unknown_name
 from sapwood.core.nested import all_keys, find_node
-from sapwood.core.phases import resolve_manifest
 from sapwood.core.workflow import AgentNode, Workflow
 from sapwood.core.workflow_build import Usual
 from sapwood.errors import NotFound
 from sapwood.runtime.contextview import changed_policy
+from sapwood.runtime.run_config import RunPolicies
 from sapwood.settings import Settings
 from sapwood.workflows.load import load_workflow
 
@@ -30,10 +30,9 @@ def preview_here(path_or_name: str, node: str, project: str, changes: Iterable[s
     home, chosen = found
     policy = changed_policy(HandoffPolicy(**{**settings.handoff, **chosen.context.policy}), changes)
     phase = chosen.phase if isinstance(chosen, AgentNode) else None
-    if phase is None:
-        return preview_context(home, chosen, policy, None)
-    overrides = {**settings.phases.get(str(phase), {}), **home.phase_override(phase)}
-    return preview_context(home, chosen, policy, resolve_manifest(phase, overrides))
+    policies = RunPolicies(settings.handoff, settings.phases)
+    manifest = None if phase is None else policies.manifest(phase, home)
+    return named(preview_context(home, chosen, policy, manifest), node)
 
 
 def check_here(path_or_name: str, project: str) -> Workflow:

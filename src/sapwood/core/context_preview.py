@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sapwood.core.extensions import FAILURE_ROUTE, JOIN, RETRY, Extension, ExtensionPolicy
@@ -78,6 +78,14 @@ def preview_context(
         manifest,
         _earlier(workflow, manifest),
     )
+
+
+def named(preview: ContextPreview, key: str) -> ContextPreview:
+    """Return the preview with the names that a run would have, for a node that is `key` in the whole workflow."""
+    prefix = key[: -len(preview.node)] if key.endswith(preview.node) else ""
+    sources = tuple(replace(source, node=prefix + source.node) for source in preview.sources)
+    earlier = tuple((phase, prefix + node) for phase, node in preview.earlier_phases)
+    return replace(preview, node=key, sources=sources, earlier_phases=earlier)
 
 
 def _fullest(

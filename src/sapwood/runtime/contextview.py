@@ -26,7 +26,10 @@ from sapwood.runtime.context import PHASE_CONTRIBUTOR, to_upstream
 
 @dataclass(frozen=True, slots=True)
 class SeenEntry:
-    """One entry of a context: where it came from, how much of it was kept, and the rule that cut it ("" for none)."""
+    """One entry of a context: where it came from, how much of it was kept, and the rule that cut it ("" for none).
+
+    `text` is "" for what a node gathered itself.
+    """
 
     source: str
     kind: str
@@ -174,9 +177,27 @@ def _seen(reader: Reader, blank: SeenContext, texts: Iterable[str]) -> SeenConte
         report = reports.get(artifact_id)
         chars = 0 if report is None else count_units(report.text)
         dropped.append(Dropped("?" if report is None else str(report.node_key), artifact_id, chars, rule))
-    entries = tuple(_entry(text, policy, reports) for text in texts)
+    entries = tuple(_entry(text, policy, reports) for text in texts) or _gathered(manifest)
     changed = {name: getattr(blank, name) for name in SeenContext.__slots__}
     return SeenContext(**{**changed, "entries": entries, "dropped": tuple(dropped)})
+
+
+def _gathered(manifest: dict[str, Any]) -> tuple[SeenEntry, ...]:
+    """Return the entries of a node that gathers reports itself, as a join does: no provider got them as a text."""
+    return tuple(
+        SeenEntry(
+            source=source,
+            kind="report",
+            artifact_id=one["artifact_id"],
+            original_chars=one["original_chars"],
+            included_chars=one["included_chars"],
+            dropped_chars=one["dropped_chars"],
+            rule="",
+            text="",
+            cut_text=None,
+        )
+        for source, one in zip(manifest["included_source_node_keys"], manifest["entries"], strict=True)
+    )
 
 
 def _entry(text: str, policy: HandoffPolicy, reports: dict[int, Report]) -> SeenEntry:

@@ -80,6 +80,8 @@ def _print_entry(seen: SeenContext, number: int) -> None:
     if number > len(seen.entries):
         raise NotFound(f"entry {number}", f"the context of {seen.node} has {len(seen.entries)}")
     text = seen.entries[number - 1].text
+    if not text:
+        raise NotFound(f"the text of entry {number}", f"{seen.node} gathers reports; no provider got them as entries")
     if sys.stdout.isatty():
         click.echo(visible(text))
     else:
