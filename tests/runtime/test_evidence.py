@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from sapwood.clock import KeyFactory
-from sapwood.core.artifacts import AgentResult, Delivery, EventArtifact, OutcomeEvidence
+from sapwood.core.artifacts import AgentResult, Delivery, EventArtifact, OutcomeEvidence, Report
 from sapwood.core.config import ExecutionConfig, Policies
+from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
-from sapwood.core.workflow import CommandNode, Edge, GateNode
+from sapwood.core.workflow import CommandNode, Edge, GateNode, JoinNode
 from sapwood.engine.boot import boot
 from sapwood.runtime.contextview import load_context
 from sapwood.runtime.control import Control
@@ -134,6 +135,23 @@ def test_the_end_says_how_the_goal_was_resolved(tmp_path: Path, store: Store) ->
         f'evidence: ["{fact.key}"]',
     ]
     assert (end.payload["total_nodes_completed"], end.payload["total_nodes_failed"]) == (1, 0)
+
+
+def test_a_join_shows_the_results_of_what_it_joins(tmp_path: Path, store: Store) -> None:
+    flow = workflow(
+        agent("left"),
+        agent("right"),
+        JoinNode(key="join"),
+        edges=[Edge(source="left", target="join"), Edge(source="right", target="join")],
+    )
+
+    def answer(prompt: str, _options: ProviderRunOptions) -> ProviderResult:
+        return ProviderResult(report=prompt.upper(), data={"score": 3} if prompt == "left" else {})
+
+    run, _ = run_to_end(store, tmp_path, flow, Provider(answer))
+    joined = next(one for one in all_of(store, run, Report) if one.node_key == "join")
+    assert joined.text == '## left\n\nLEFT\n\nresult: {"score":3}\n\n## right\n\nRIGHT'
+    assert all_of(store, run, AgentResult)[-1].result["results"] == {"left": {"score": 3}, "right": {}}
 
 
 # the configuration

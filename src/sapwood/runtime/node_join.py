@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from sapwood.core.artifacts import AgentRequests, Report
-from sapwood.core.codec import from_record
 from sapwood.core.handoff import HandoffPolicy, assemble_handoff
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.provider import ProviderResult
@@ -21,10 +20,13 @@ from sapwood.runtime.world import Done, Work
 
 
 async def gather(_node: JoinNode, work: Work, journal: Journal) -> Done:
-    reports = await asyncio.to_thread(_reports, work, journal)
-    text = "\n\n".join(f"## {report.node_key}\n\n{report.text}" for report in reports)
-    result = ProviderResult(report=text, data={"joined": [report.node_key for report in reports]})
-    return Done(result, manifest=_manifest(reports, work, journal))
+    joined = await asyncio.to_thread(_joined, work, journal)
+    results = {one.node: one.result.result for one, _ in joined if one.result is not None}
+    result = ProviderResult(
+        report="\n\n".join(_section(one, report) for one, report in joined),
+        data={"joined": [one.node for one, _ in joined], "results": results},
+    )
+    return Done(result, manifest=_manifest([report for _, report in joined], work, journal))
 
 
 def _manifest(reports: list[Report], work: Work, journal: Journal) -> dict[str, Any]:
@@ -40,17 +42,23 @@ def _manifest(reports: list[Report], work: Work, journal: Journal) -> dict[str, 
     ).manifest
 
 
-def _reports(work: Work, journal: Journal) -> list[Report]:
+def _section(attempt: Attempt, report: Report) -> str:
+    """Return a report under its node's name, and after it the structured result, if it has one to show."""
+    parts = [f"## {attempt.node}", report.text]
+    if attempt.result is not None and attempt.result.result:
+        parts.append(attempt.result.serialize(for_="results"))
+    return "\n\n".join(parts)
+
+
+def _joined(work: Work, journal: Journal) -> list[tuple[Attempt, Report]]:
     level = work.level
     with journal.world.store.artifacts.read() as reader:
-        keys = [
-            one.report_key
+        sources = [
+            one
             for source in selected_predecessors(level.workflow, level.progress.state, work.node.key)
             for one in _sources(reader, work, work.history.attempts_here(source)[-1])
         ]
-        records = [reader.find(key) for key in keys if key is not None]
-    found = [from_record(record) for record in records if record is not None]
-    return [one for one in found if isinstance(one, Report)]
+        return [(one, load_artifact(reader, one.report_key, Report)) for one in sources if one.report_key is not None]
 
 
 def _sources(reader: Reader, work: Work, attempt: Attempt) -> Iterator[Attempt]:
