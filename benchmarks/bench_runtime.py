@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,14 +15,10 @@ from pathlib import Path
 
 from tests.runtime.world import Provider, agent, chain, echo, make_executor, open_world, workflow
 
-from sapwood.core.prompt import ProviderRunOptions
-from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import Edge, JoinNode, Workflow
 from sapwood.engine.boot import Engine, boot
 from sapwood.runtime.session import Store
 from sapwood.runtime.start import open_run
-
-MEGABYTE = 1024 * 1024
 
 
 def main() -> None:
@@ -33,10 +30,10 @@ def main() -> None:
         print(f"a chain of 20: {run_all(store, engine, [chain(*names)]) * 50:.1f} ms a node (bar 40)")
         print(f"200 branches and a join: {run_all(store, engine, [fan(200)]):.1f} s (bar 15)")
         print(f"64 runs of 20 nodes: {run_all(store, engine, [chain(*names)] * 64):.1f} s, all complete")
-    with engine_for(Provider(large)) as (store, engine):
-        before = peak_bytes()
-        run_all(store, engine, [chain(*(f"n{number}" for number in range(100)))])
-        print(f"100 nodes of 5 MB each: {(peak_bytes() - before) / MEGABYTE:.0f} MB more memory (bar 50)")
+    shown = subprocess.run(
+        [sys.executable, "-m", "tests.runtime.memory_worker", "100"], check=True, capture_output=True, text=True
+    )
+    print(f"100 nodes of 5 MB each: {float(shown.stdout):.0f} MB more memory (bar 50)")
 
 
 @contextmanager
@@ -63,11 +60,3 @@ def fan(count: int) -> Workflow:
     names = [f"c{number}" for number in range(count)]
     edges = [Edge(source="plan", target=name) for name in names] + [Edge(source=name, target="join") for name in names]
     return workflow(agent("plan", select="all"), *map(agent, names), JoinNode(key="join"), edges=edges)
-
-
-def large(prompt: str, _options: ProviderRunOptions) -> ProviderResult:
-    return ProviderResult(report=prompt + "x" * (5 * MEGABYTE))
-
-
-def peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -18,6 +18,7 @@ import sqlalchemy
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from sapwood.engine.database import open_database
+from sapwood.engine.memory import give_back_large_blocks
 from sapwood.engine.reaper import Reaper
 from sapwood.engine.slots import Slot, exclusive
 from sapwood.engine.workflows import GraphWorkflow, register, start
@@ -34,6 +35,7 @@ T = TypeVar("T")
 
 def boot(path: Path, steps: Steps) -> Engine:
     """Start the engine on the database at `path` (`engine.db`). Raises EngineBusy when this process has one already."""
+    give_back_large_blocks()
     folder = path.with_suffix(".slots")
     slot = Slot(folder)
     loop = _Loop()

@@ -58,9 +58,11 @@ def is_chunked(record: Record) -> bool:
     return len(record.content) >= INLINE_BYTES and record.kind not in ALWAYS_INLINE
 
 
-def split(content: bytes) -> list[tuple[bytes, bytes]]:
-    """Return (hash, bytes) of each chunk of `content`, cut where its bytes say so: equal parts give equal chunks."""
-    return [(sha256(part).digest(), part) for part in (bytes(chunk.data) for chunk in _cutter().cut_buf(content))]
+def split(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (hash, bytes) of each chunk of `content`, cut where its bytes say so: equal parts give equal chunks."""
+    for chunk in _cutter().cut_buf(content):
+        part = bytes(chunk.data)
+        yield sha256(part).digest(), part
 
 
 def compress(data: bytes) -> bytes:

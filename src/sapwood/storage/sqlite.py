@@ -38,6 +38,7 @@ from sapwood.storage.templates import template_id_of, to_version, version_record
 CHECKPOINT_PAGES: Final = 4096  # 32 MB of log, then a passive checkpoint beside the commits
 IDLE_READERS: Final = 4
 FORK_WAIT_S: Final = 5.0  # for threads that read
+LARGE_BYTES: Final = 1024 * 1024  # a content that would fill the cache with itself
 
 INSERT = "insert into artifact (key, kind, hash, metadata, content, chunks, crc) values (?, ?, ?, ?, ?, ?, ?)"
 INSERT_CHUNK = "insert into chunk (hash, data) select ?1, ?2 where not exists (select 1 from chunk where hash = ?1)"
@@ -115,6 +116,9 @@ class SqliteStore:
                 self._end_run(execute, end, records)
             if not records:
                 execute(MARK)
+        if any(len(record.content) > LARGE_BYTES for record in records):
+            with self._lock, typed_errors(self.location):
+                self._writer.execute("pragma shrink_memory")  # the cache is full of pages nobody will ask for
 
     def stored(self, keys: Iterable[ArtifactKey]) -> set[ArtifactKey]:
         with self._lock, typed_errors(self.location):
@@ -168,11 +172,12 @@ class SqliteStore:
         for record in records:
             row = to_row(record)
             if is_chunked(record):
-                parts = split(record.content)
-                for digest, part in parts:
+                digests = []
+                for digest, part in split(record.content):
+                    digests.append(digest)
                     if not execute("select 1 from chunk where hash = ?", (digest,)).fetchone():
                         execute(INSERT_CHUNK, (digest, compress(part)))
-                chunks = b"".join(digest for digest, _ in parts)
+                chunks = b"".join(digests)
                 row = (*row[:4], None, chunks, row_crc(*row[:4], chunks))
             rows.append(row)
         return rows
