@@ -13,7 +13,7 @@ import pytest
 
 from sapwood import ArtifactKey, KeyFactory, hash_bytes
 from sapwood.core.record import Record
-from sapwood.errors import DanglingReference, DuplicateKey, RunSealed, StoreClosed, StoreUnwritable
+from sapwood.errors import DanglingReference, DuplicateKey, InvalidArtifact, RunSealed, StoreClosed, StoreUnwritable
 from sapwood.ports import RunEnd, RunStart
 from sapwood.runtime import recorder as recorder_module
 from sapwood.runtime.recorder import Recorder
@@ -125,6 +125,11 @@ def test_a_reference_to_a_shared_artifact_that_is_not_stored_is_refused_with_its
     recorder.publish([reference(KEYS.child(run), KEYS.child(run))])  # inside the run it may come first
     recorder.flush()
     assert len(stored(recorder)) == 4
+
+
+def test_a_record_whose_hash_is_not_that_of_its_content_is_refused(recorder: Recorder) -> None:
+    with pytest.raises(InvalidArtifact, match="content_hash"):
+        recorder.publish([record()._replace(content=b"[]")])
 
 
 def test_a_sealed_run_is_refused_at_once_and_at_the_commit(recorder: Recorder) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -64,12 +66,15 @@ def test_a_file_cut_or_changed_anywhere_gives_a_prefix_of_whole_calls(data: st.D
 
 
 @pytest.mark.mutant
-def test_without_the_checksum_a_changed_byte_would_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool_module, "crc32", lambda *_: 0)
+@pytest.mark.parametrize(("check", "lie", "where"), [("crc32", 0, "kind"), ("hash_bytes", ANY, "content")])
+def test_without_either_check_a_changed_byte_would_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str, lie: Any, where: str
+) -> None:
+    monkeypatch.setattr(spool_module, check, lambda *_: lie)
     spool = Spool(tmp_path / "spool", "a")
     spool.write(call())
     content = bytearray(spool._path.read_bytes())
-    content[-10] ^= 1
+    content[content.index(b"Input") if where == "kind" else -10] ^= 1
     assert len(list(read_calls(bytes(content)))) == 1
     spool.close()
 

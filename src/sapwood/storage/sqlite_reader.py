@@ -235,8 +235,8 @@ class SqliteReader:
         """Return the size and the beginning of a content in chunks, reading only the first of them whole."""
         hashes = list(chunk_hashes(chunks))
         start = self._joined(key, hashes[0])[:GLANCE_BYTES] if hashes else b""
-        heads = (self._connection.execute(CHUNK_HEAD, (ZSTD_HEAD_BYTES, digest)).fetchone() for digest in hashes)
-        return sum(uncompressed_bytes(row[0]) for row in heads if row is not None), start
+        heads = self._connection.executemany(CHUNK_HEAD, ((ZSTD_HEAD_BYTES, digest) for digest in hashes))
+        return sum(uncompressed_bytes(head) for (head,) in heads), start
 
     def _joined(self, key: ArtifactKey, chunks: bytes) -> bytes:
         parts = []
