@@ -41,13 +41,16 @@ class Story:
         self._calls = calls
 
     def run(self, flow: str, answers: str = "answers: {}", **inputs: Any) -> sapwood.ArtifactKey:
-        """Run the workflow to its end; the answers are those of every node that names no others."""
-        project = self.project
-        if not project.exists():
-            make_project(project, flow)
-        (project / "flow.yaml").write_text(flow)
-        (project / "answers.yaml").write_text(answers)
-        return sapwood.run_workflow(project / "flow.yaml", inputs, store=self.store, project=project)
+        """Run the workflow to its end."""
+        self.prepare(flow, answers)
+        return sapwood.run_workflow(self.project / "flow.yaml", inputs, store=self.store, project=self.project)
+
+    def prepare(self, flow: str, answers: str) -> None:
+        """Write `flow.yaml` and `answers.yaml` into the project, which is made when it is not there."""
+        if not self.project.exists():
+            make_project(self.project, flow)
+        (self.project / "flow.yaml").write_text(flow)
+        (self.project / "answers.yaml").write_text(answers)
 
     @property
     def project(self) -> Path:

@@ -7,9 +7,11 @@ import json
 import pytest
 
 import sapwood
+from sapwood.app.runner import Runner
 from sapwood.core.artifacts import Log, PromptContribution, RenderedPrompt, Report
 from sapwood.core.prompt import render_provider_text
 from sapwood.runtime.contextview import load_context, with_policy
+from sapwood.settings import Settings
 from tests.stories.flows import Story
 
 AGENT = "kind: agent, template: tpl.agent.x.prompt, options: {script: answers.yaml}"
@@ -196,3 +198,90 @@ def test_hostile_text_passes_as_it_is_and_is_flagged(story: Story, content: str)
     manifest = story.manifest(run, "pick")
     assert bool(manifest["delimiter_in_content"]) == ("<<<END>>>" in content)
     assert bool(manifest["envelope_in_content"]) == ("ALPHRED" in content)
+
+
+def test_a_join_entered_again_by_a_loop_has_the_new_report_of_one_branch_and_the_old_one_of_the_other(
+    story: Story,
+) -> None:
+    flow = f"""
+name: again
+nodes:
+  left: {{{AGENT}}}
+  right: {{{AGENT}}}
+  join: {{{AGENT}}}
+  end: {{{AGENT}}}
+edges:
+  - {{from: left, to: join}}
+  - {{from: right, to: join}}
+  - {{from: join, to: left, when: "decision == 'changes_requested'", max_loops: 1, priority: 1}}
+  - {{from: join, to: end, priority: 2}}
+"""
+    answers = {
+        "left": [{"report": "left 1"}, {"report": "left 2"}],
+        "right": [{"report": "right 1"}],
+        "join": [{"report": "no", "decision": "changes_requested"}, {"report": "yes"}],
+    }
+    run = story.run(flow, json.dumps({"answers": answers}))
+    assert story.status(run) == "completed"
+    assert [call.reports for call in story.calls("join")] == [
+        [("left", "left 1"), ("right", "right 1")],
+        [("left", "left 2"), ("right", "right 1")],
+    ]
+    assert [call.reports for call in story.calls("left")] == [[], [("join", "no")]]
+
+
+def test_a_retried_predecessor_hands_on_its_own_report_and_a_failed_one_nothing(story: Story) -> None:
+    flow = f"""
+name: tries
+nodes:
+  shaky: {{{AGENT}, attempts: 2, backoff: {{first_s: 0}}}}
+  broken: {{{AGENT}}}
+  end: {{{AGENT}}}
+edges:
+  - {{from: shaky, to: end}}
+  - {{from: broken, to: end, on: terminal}}
+"""
+    run = story.run(flow, "answers: {shaky: [{fail: once}, {report: at last}], broken: [{fail: for good}]}")
+    assert story.status(run) == "completed"
+    assert story.call("end").reports == [("shaky", "at last")]
+    (entry,) = story.call("end").options.context
+    assert sapwood.parse_envelope(entry).source_attempt == 2
+    manifest = story.manifest(run, "end")
+    assert (manifest["included_count"], manifest["no_eligible_artifact_types"]) == (1, False)
+
+
+def test_a_node_reached_only_by_a_failure_proceeds_without_context(story: Story) -> None:
+    """A failed predecessor gives nothing: not its report, and not a claim that it left the wrong kind of artifact."""
+    flow = f"""
+name: logs
+nodes:
+  broken: {{kind: command, run: ["false"]}}
+  end: {{{AGENT}}}
+edges:
+  - {{from: broken, to: end, on: terminal}}
+"""
+    run = story.run(flow)
+    manifest = story.manifest(run, "end")
+    assert (manifest["missing_upstream_artifacts"], manifest["no_eligible_artifact_types"]) == (True, False)
+    assert story.call("end").options.context == ()
+
+
+def test_a_run_left_in_the_middle_and_resumed_hands_on_what_was_recorded(story: Story) -> None:
+    flow = LINEAR.replace("nodes:", "nodes:\n  review: {kind: gate, ask: fine?}").replace(
+        "{from: pick, to: research}", "{from: pick, to: review}\n  - {from: pick, to: research}"
+    )
+    flow = flow.replace("pick: {kind", "pick: {select: all, kind").replace(
+        "- {from: pick, to: research}", "- {from: review, to: research, on: terminal}\n  - {from: pick, to: research}"
+    )
+    story.prepare(flow, "answers: {pick: [{report: the best}]}")
+    settings = Settings(project=story.project)
+    with Runner(story.store, settings) as runner:
+        run = runner.start(runner.load(story.project / "flow.yaml"), {})
+        assert runner.wait(run, 1.0) is None  # the gate waits
+    with Runner(story.store, settings) as runner:
+        runner.resume(run)
+        assert runner.control.answer(run.text, "review", "approved", "somebody")
+        assert runner.wait(run, 20) == "completed"
+    assert [len(story.calls(node)) for node in ("brainstorm", "pick", "research")] == [1, 1, 1]
+    assert story.call("research").reports == [("review", "approved"), ("pick", "the best")]
+    assert story.store.verify(run).is_ok
