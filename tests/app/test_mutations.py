@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from sapwood.app.runner import Runner, open_project_store
+from sapwood.cli.main import cli
 from sapwood.core.mistakes import Mistake
 from sapwood.core.workflow import Workflow
 from sapwood.errors import InvalidWorkflow, SapwoodError
@@ -63,6 +65,9 @@ def test_a_mutated_file_is_refused_with_a_position_and_a_reason_or_runs(tmp_path
                 dose.failures.append(f"mutation {number}: {type(error).__name__}: {error}")
                 continue
             refused, ran = refused + (outcome == "refused"), ran + (outcome != "refused")
+            checked = CliRunner().invoke(cli, ["check", str(path), "--project", str(project)])
+            if checked.exit_code != (outcome == "refused") or str(path) not in checked.output:
+                dose.failures.append(f"mutation {number}: check says {checked.exit_code} {checked.output}")
     assert refused
     assert ran
 

@@ -72,7 +72,7 @@ class Seen(NamedTuple):
 def follow(runner: Runner, submit: Callable[[], ArtifactKey], *, as_json: bool) -> int:
     """Submit a run, show it until it ends, say how it ended; return the exit code."""
     seen = watch(runner, submit, is_quiet=as_json)
-    _report(seen.view, as_json=as_json)
+    report(seen.view, as_json=as_json)
     return seen.exit_code
 
 
@@ -132,7 +132,8 @@ def _look_on(runner: Runner, run: ArtifactKey, stops: Stops, show: Callable[[], 
         leave()
 
 
-def _report(view: RunView, *, as_json: bool) -> None:
+def report(view: RunView, *, as_json: bool) -> None:
+    """Say how a run stands when nobody looks on any more."""
     if as_json:
         nodes = [{**asdict(node), "answers": list(node.answers)} for node in view.nodes]
         click.echo(json.dumps({**asdict(view), "nodes": nodes, "tokens": view.tokens}))

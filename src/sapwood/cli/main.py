@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -33,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Recompute everything about a run, or about all runs, and report what is wrong."),
 }
 
+INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
 EXIT_CODES = "Exit codes: 0 fine, 1 the answer is no, 2 usage, 3 not found, 4 could not do it."
 
 
@@ -48,6 +50,12 @@ class LazyGroup(click.Group):
         module = import_module(f"sapwood.cli.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -36,7 +36,6 @@ from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
 from sapwood.errors import IncompleteRun, InvalidArtifact, NotFound, RunChanged, RunSealed, ScopeEnded, StoreDamaged
 from sapwood.ports import ArtifactStore, Clock, RunEnd, RunRow, RunStart, Templates
 from sapwood.runtime.gate import judge
-from sapwood.runtime.pauses import is_paused
 from sapwood.runtime.recorder import Listener, Recorder
 from sapwood.runtime.records import event_record, request_record
 from sapwood.runtime.scope import Agent, Scope, is_interruption
@@ -407,6 +406,8 @@ class Store:
     def _as_it_stands(self, row: RunRow) -> RunRow:
         if row.status != "running":
             return row
+        from sapwood.runtime.pauses import is_paused  # it knows workflows, which recording alone does not need
+
         with self.artifacts.read() as reader:
             if is_paused(reader.list_claims(row.key)):
                 return row._replace(status="paused")

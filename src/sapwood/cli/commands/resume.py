@@ -7,6 +7,7 @@ import click
 from sapwood.cli.opened import store_options
 from sapwood.cli.running import opened_runner, settings_of
 from sapwood.core.keys import ArtifactKey
+from sapwood.errors import RunSealed
 
 
 @click.command("resume")
@@ -15,9 +16,10 @@ from sapwood.core.keys import ArtifactKey
 def command(run: str, store: str | None, project: str, as_json: bool) -> None:
     """Go on with RUN. What has been recorded is not done again; a call that was in flight is made again.
 
-    Exit codes are those of `sapwood run`.
+    Exit codes are those of `sapwood run`, also for a run that has ended already: it is shown as it is.
     """
-    from sapwood.cli.following import follow
+    from sapwood.cli.following import EXIT_CODES, follow, report
+    from sapwood.runtime.overview import Overview
 
     key = ArtifactKey(run)
     with opened_runner(settings_of(project=project, store=store), create=False) as runner:
@@ -26,4 +28,8 @@ def command(run: str, store: str | None, project: str, as_json: bool) -> None:
             runner.resume(key)
             return key
 
-        raise SystemExit(follow(runner, submit, as_json=as_json))
+        try:
+            raise SystemExit(follow(runner, submit, as_json=as_json))
+        except RunSealed as sealed:
+            report(Overview(runner.store).load(key), as_json=as_json)
+            raise SystemExit(EXIT_CODES[sealed.status]) from None
