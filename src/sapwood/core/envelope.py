@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sapwood.core.instants import find_instant
 from sapwood.core.integers import MAX_ID
-from sapwood.core.lengths import Cut, count_units
+from sapwood.core.lengths import count_units
 from sapwood.core.nodekey import NODE_KEY
 from sapwood.errors import InvalidEnvelope
 
@@ -82,15 +82,17 @@ class Envelope:
     untrusted_data: bool = True
 
 
-def write_envelope(source: UpstreamArtifact, cut: Cut, digest: str, workflow_run_id: int, target_node_key: str) -> str:
-    """Return the exact text of a report's context entry, in one piece, so that a long content is copied once."""
+def write_envelope(source: UpstreamArtifact, text: str, chars: int, digest: str, run: int, target: str) -> str:
+    """Return the exact entry for `text`, the `chars` units that are included of a report.
+
+    It is made in one piece, so that a long text is copied once.
+    """
     return (
-        f"{HEADER}1\npolicy_version: 1\nuntrusted_data: true\n"
-        f"workflow_run_id: {workflow_run_id}\ntarget_node_key: {target_node_key}\n"
+        f"{HEADER}1\npolicy_version: 1\nuntrusted_data: true\nworkflow_run_id: {run}\ntarget_node_key: {target}\n"
         f"source_node_key: {source.node_key}\nsource_run_node_id: {source.run_node_id}\n"
         f"source_attempt: {source.attempt}\nartifact_id: {source.artifact_id}\nartifact_type: report\n"
         f"content_type: {source.content_type}\ncreated_at: {source.created_at}\nsha256: {digest}\n"
-        f"{write_truncation(cut)}{cut.text}\n{END}"
+        f"{write_truncation(source.chars, chars)}{text}\n{END}"
     )
 
 
@@ -99,9 +101,8 @@ def parse_envelope(text: str) -> Envelope:
     return Envelope(**read_entry(_HEADER_LINES, text))
 
 
-def write_truncation(cut: Cut) -> str:
+def write_truncation(original: int, included: int) -> str:
     """Return the lines before the content, as every kind of entry has them: the counts and the first delimiter."""
-    _, original, included = cut
     applied, method = ("true", "head_tail") if included < original else ("false", "none")
     return (
         f"truncation:\n  applied: {applied}\n  method: {method}\n  original_chars: {original}\n"

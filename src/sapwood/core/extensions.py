@@ -153,7 +153,7 @@ def write_extension(extension: Extension, cut: Cut, digest: str, workflow_run_id
         f"workflow_run_id: {workflow_run_id}\ntarget_node_key: {target_node_key}\n"
         f"source_node_key: {extension.source_node_key}\nsource_run_node_id: {extension.source_run_node_id}\n"
         f"source_attempt: {extension.source_attempt}\ncreated_at: {extension.created_at}\nsha256: {digest}\n"
-        f"{write_truncation(cut)}{cut.text}\n{END}"
+        f"{write_truncation(cut.original_chars, cut.included_chars)}{cut.text}\n{END}"
     )
 
 

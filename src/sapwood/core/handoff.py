@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from sapwood.core.contentflags import CLEAN, ContentFlags, find_flags
 from sapwood.core.envelope import CONTENT_TYPES, write_envelope
@@ -92,20 +92,13 @@ class Handoff:
     manifest: dict[str, Any]
 
 
-Source = TypeVar("Source", UpstreamArtifact, Extension)
-
-
-class _Included(NamedTuple, Generic[Source]):
-    """An artifact or extension that made it into the context."""
-
-    source: Source
-    cut: Cut
-    sha256: str
-    flags: ContentFlags
-
-
 class _Placement(NamedTuple):
-    included: list[_Included[UpstreamArtifact]]
+    """What was placed: entry by entry its text, counts and hash; what could mislead in it; and what was left out."""
+
+    entries: list[str]
+    counts: list[dict[str, int]]
+    digests: list[str]
+    flagged: list[tuple[int, ContentFlags]]
     dropped: Sequence[UpstreamArtifact]
     is_overflow: bool
 
@@ -130,17 +123,14 @@ def assemble_handoff(
     artifacts = expect_each(artifacts, UpstreamArtifact, "artifacts", "UpstreamArtifacts")
     in_scope = [artifact for artifact in artifacts if artifact.distance <= policy.max_distance]
     candidates = order_candidates(latest_reports(in_scope))
-    extras = _place_extensions(extensions, policy.max_context_chars_total)
-    used_chars = sum([extra.cut.included_chars for extra in extras])
-    placement = _place_reports(candidates, policy, policy.max_context_chars_total - used_chars)
-    run, target = workflow_run_id, target_node_key
-    entries = [write_envelope(source, cut, digest, run, target) for source, cut, digest, _ in placement.included]
-    entries += [write_extension(source, cut, digest, run, target) for source, cut, digest, _ in extras]
-    manifest = _manifest_of_reports(placement)
+    run, target, remaining_chars = workflow_run_id, target_node_key, policy.max_context_chars_total
+    extras, accounts, used_chars = _place_extensions(extensions, remaining_chars, run, target)
+    placement = _place_reports(candidates, policy, remaining_chars - used_chars, run, target)
+    manifest = _manifest_of_reports(candidates, placement)
     manifest["no_eligible_artifact_types"] = bool(in_scope) and not candidates
-    manifest["extensions"] = [_manifest_of_extension(extra) for extra in extras]
+    manifest["extensions"] = accounts
     manifest["assembly_timestamp"] = assembly_timestamp
-    return Handoff(tuple(entries), manifest)
+    return Handoff((*placement.entries, *extras), manifest)
 
 
 def latest_reports(artifacts: Iterable[UpstreamArtifact]) -> list[UpstreamArtifact]:
@@ -165,81 +155,89 @@ def order_candidates(candidates: Iterable[UpstreamArtifact]) -> list[UpstreamArt
     return sorted(candidates, key=lambda a: (a.distance, a.sequence_index, a.node_key, a.run_node_id))
 
 
-def _place_extensions(extensions: Sequence[Extension], remaining_chars: int) -> list[_Included[Extension]]:
-    placed = []
+def _place_extensions(
+    extensions: Sequence[Extension], remaining_chars: int, run: int, target: str
+) -> tuple[list[str], list[dict[str, Any]], int]:
+    """Return the entries of the extensions, the account of each, and how much they use together."""
+    entries, accounts, used_chars = [], [], 0
     for extension in extensions:
-        cut = cut_extension(extension, remaining_chars)
-        remaining_chars -= cut.included_chars
-        placed.append(_included(extension, cut))
-    return placed
+        cut = cut_extension(extension, remaining_chars - used_chars)
+        used_chars += cut.included_chars
+        digest = sha256(extension.utf8).hexdigest()
+        entries.append(write_extension(extension, cut, digest, run, target))
+        accounts.append(_account(extension, cut, digest))
+    return entries, accounts, used_chars
 
 
-def _place_reports(candidates: list[UpstreamArtifact], policy: HandoffPolicy, remaining_chars: int) -> _Placement:
-    """Add candidates in order until the count or the room is used up; what follows is dropped."""
-    included: list[_Included[UpstreamArtifact]] = []
-    is_overflow = False
-    for artifact in candidates:
-        if len(included) == policy.max_upstream_artifacts or remaining_chars < policy.min_remaining_chars:
-            return _Placement(included, candidates[len(included) :], True)
-        limit = policy.max_chars_per_artifact
-        if remaining_chars < limit:
-            is_overflow |= remaining_chars < artifact.chars
-            limit = remaining_chars
-        cut = head_tail(artifact.content, limit, artifact.chars)
-        remaining_chars -= cut.included_chars
-        included.append(_included(artifact, cut))
-    return _Placement(included, (), is_overflow)
-
-
-def _included(source: Source, cut: Cut) -> _Included[Source]:
-    return _Included(source, cut, sha256(source.utf8).hexdigest(), find_flags(cut.text, source.utf8))
-
-
-def _manifest_of_reports(placement: _Placement) -> dict[str, Any]:
-    included, dropped, is_overflow = placement
-    entries = [
-        {
-            "artifact_id": source.artifact_id,
-            "run_node_id": source.run_node_id,
-            "original_chars": cut.original_chars,
-            "included_chars": cut.included_chars,
-            "dropped_chars": cut.original_chars - cut.included_chars,
-        }
-        for source, cut, _, _ in included
-    ]
-    flagged = [one for one in included if one.flags is not CLEAN]
-    cut_chars = sum([entry["dropped_chars"] for entry in entries])
+def _account(extension: Extension, cut: Cut, digest: str) -> dict[str, Any]:
     return {
-        "context_policy_version": POLICY_VERSION,
-        "included_artifact_ids": [entry["artifact_id"] for entry in entries],
-        "included_source_node_keys": [one.source.node_key for one in included],
-        "included_source_run_node_ids": [entry["run_node_id"] for entry in entries],
-        "included_sha256": [one.sha256 for one in included],
-        "included_count": len(included),
-        "included_chars_total": sum([entry["included_chars"] for entry in entries]),
-        "entries": entries,
-        "truncated_artifact_ids": [entry["artifact_id"] for entry in entries if entry["dropped_chars"]],
-        "dropped_artifact_ids": [artifact.artifact_id for artifact in dropped],
-        "dropped_chars_total": cut_chars + sum([artifact.chars for artifact in dropped]),
-        "budget_overflow": is_overflow,
-        "missing_upstream_artifacts": not included,
-        "delimiter_in_content": [one.source.artifact_id for one in flagged if one.flags.delimiter_in_content],
-        "envelope_in_content": [one.source.artifact_id for one in flagged if one.flags.envelope_in_content],
-        "invisible_chars": [one.source.artifact_id for one in flagged if one.flags.invisible_chars],
+        "name": extension.name,
+        "source_node_key": extension.source_node_key,
+        "source_run_node_id": extension.source_run_node_id,
+        "source_attempt": extension.source_attempt,
+        "sha256": digest,
+        "original_chars": cut.original_chars,
+        "included_chars": cut.included_chars,
+        "dropped_chars": cut.dropped_chars,
+        **find_flags(cut.text, extension.utf8)._asdict(),
     }
 
 
-def _manifest_of_extension(extra: _Included[Extension]) -> dict[str, Any]:
+def _place_reports(
+    candidates: list[UpstreamArtifact], policy: HandoffPolicy, remaining_chars: int, run: int, target: str
+) -> _Placement:
+    """Add candidates in order until the count or the room is used up; what follows is dropped."""
+    entries: list[str] = []
+    counts: list[dict[str, int]] = []
+    digests: list[str] = []
+    flagged: list[tuple[int, ContentFlags]] = []
+    is_overflow, most_chars = False, policy.max_chars_per_artifact
+    for artifact in candidates:
+        if len(entries) == policy.max_upstream_artifacts or remaining_chars < policy.min_remaining_chars:
+            return _Placement(entries, counts, digests, flagged, candidates[len(entries) :], True)
+        text, chars = artifact.content, artifact.chars
+        if chars > most_chars or chars > remaining_chars:
+            is_overflow |= remaining_chars < min(chars, most_chars)
+            text, _, chars = head_tail(text, min(most_chars, remaining_chars), chars)
+        remaining_chars -= chars
+        digest = sha256(artifact.utf8).hexdigest()
+        entries.append(write_envelope(artifact, text, chars, digest, run, target))
+        digests.append(digest)
+        counts.append(
+            {
+                "artifact_id": artifact.artifact_id,
+                "run_node_id": artifact.run_node_id,
+                "original_chars": artifact.chars,
+                "included_chars": chars,
+                "dropped_chars": artifact.chars - chars,
+            }
+        )
+        flags = find_flags(text, artifact.utf8)
+        if flags is not CLEAN:
+            flagged.append((artifact.artifact_id, flags))
+    return _Placement(entries, counts, digests, flagged, (), is_overflow)
+
+
+def _manifest_of_reports(candidates: list[UpstreamArtifact], placement: _Placement) -> dict[str, Any]:
+    _, counts, digests, flagged, dropped, is_overflow = placement
+    cut_chars = sum([entry["dropped_chars"] for entry in counts])
     return {
-        "name": extra.source.name,
-        "source_node_key": extra.source.source_node_key,
-        "source_run_node_id": extra.source.source_run_node_id,
-        "source_attempt": extra.source.source_attempt,
-        "sha256": extra.sha256,
-        "original_chars": extra.cut.original_chars,
-        "included_chars": extra.cut.included_chars,
-        "dropped_chars": extra.cut.dropped_chars,
-        **extra.flags._asdict(),
+        "context_policy_version": POLICY_VERSION,
+        "included_artifact_ids": [entry["artifact_id"] for entry in counts],
+        "included_source_node_keys": [artifact.node_key for artifact in candidates[: len(counts)]],
+        "included_source_run_node_ids": [entry["run_node_id"] for entry in counts],
+        "included_sha256": digests,
+        "included_count": len(counts),
+        "included_chars_total": sum([entry["included_chars"] for entry in counts]),
+        "entries": counts,
+        "truncated_artifact_ids": [entry["artifact_id"] for entry in counts if entry["dropped_chars"]],
+        "dropped_artifact_ids": [artifact.artifact_id for artifact in dropped],
+        "dropped_chars_total": cut_chars + sum([artifact.chars for artifact in dropped]),
+        "budget_overflow": is_overflow,
+        "missing_upstream_artifacts": not counts,
+        "delimiter_in_content": [artifact_id for artifact_id, flags in flagged if flags.delimiter_in_content],
+        "envelope_in_content": [artifact_id for artifact_id, flags in flagged if flags.envelope_in_content],
+        "invisible_chars": [artifact_id for artifact_id, flags in flagged if flags.invisible_chars],
     }
 
 
