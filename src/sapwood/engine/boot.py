@@ -28,6 +28,7 @@ from sapwood.ports import Steps
 APPLICATION = "sapwood"
 VERSION = "sapwood-engine-1"  # raised only when the order of steps in workflows.py changes; graphs are data
 POLLING_S = 0.02
+LOG_LEVEL = "CRITICAL"  # below it the library advertises a console; what goes wrong reaches us as errors
 THREADS = 32
 
 T = TypeVar("T")
@@ -106,7 +107,7 @@ async def _launch(path: Path, database: sqlalchemy.Engine, executor_id: str, ste
         "serializer": DBOSPortableJSONSerializer(),  # the default is pickle: whoever writes the file would run code
         "system_database_url": f"sqlite:///{path}",
         "system_database_engine": database,
-        "log_level": "CRITICAL",
+        "log_level": LOG_LEVEL,
         "notification_listener_polling_interval_sec": 0.05,
         "max_executor_threads": THREADS,
     }
