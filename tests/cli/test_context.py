@@ -77,6 +77,13 @@ def test_entry_n_prints_the_exact_bytes(run: ContextRun, tmp_path: Path) -> None
     assert ask(run, tmp_path, "context", run.root.text, "late", "--entry", "2").exception is not None
 
 
+def test_the_text_of_earlier_phases_is_printed_exactly(run: ContextRun, tmp_path: Path) -> None:
+    text = as_json(run, tmp_path, "context", run.root.text, "join")["phase_text"]
+    assert ask(run, tmp_path, "context", run.root.text, "join", "--phase").stdout_bytes.decode() == text
+    assert f"earlier phases: {len(text):,} characters" in ask(run, tmp_path, "context", run.root.text, "join").output
+    assert isinstance(ask(run, tmp_path, "context", run.root.text, "late", "--phase").exception, sapwood.NotFound)
+
+
 def test_diff_shows_what_was_cut_out(run: ContextRun, tmp_path: Path) -> None:
     shown = ask(run, tmp_path, "context", run.root.text, "join", "--diff").output
     assert "entry 1, n0: cut chars 6,000 to 6,003" in shown

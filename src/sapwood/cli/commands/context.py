@@ -25,6 +25,7 @@ from sapwood.runtime.contextview import SeenContext, SeenEntry, changed_policy, 
 @click.argument("node")
 @click.option("--attempt", type=click.IntRange(1), help="Which attempt; the last one if not given.")
 @click.option("--entry", type=click.IntRange(1), metavar="N", help="Print the exact bytes of entry N.")
+@click.option("--phase", "show_phase", is_flag=True, help="Print the exact text of earlier phases in the prompt.")
 @click.option("--diff", "show_cuts", is_flag=True, help="Show what was cut out.")
 @click.option("--policy", "changes", multiple=True, metavar="NAME=NUMBER", help="What would it see under this bound?")
 @click.option("--preview", is_flag=True, help="What would NODE of WORKFLOW, a file or a built-in one, get at most?")
@@ -34,6 +35,7 @@ def command(
     node: str,
     attempt: int | None,
     entry: int | None,
+    show_phase: bool,
     show_cuts: bool,
     changes: tuple[str, ...],
     preview: bool,
@@ -47,7 +49,7 @@ def command(
     --preview no run is needed.
     """
     if preview:
-        if attempt is not None or entry is not None or show_cuts or store is not None:
+        if attempt is not None or entry is not None or show_phase or show_cuts or store is not None:
             raise click.UsageError("--preview goes with --policy, --project and --json only: nothing has run yet")
         _preview(run, node, project, changes, as_json)
         return
@@ -56,7 +58,9 @@ def command(
         if changes:
             seen = with_policy(reader, seen, changed_policy(seen.policy, changes))
     if entry is not None:
-        _print_entry(seen, entry)
+        _print_exactly(_entry_text(seen, entry))
+    elif show_phase:
+        _print_exactly(_phase_text(seen))
     elif as_json:
         click.echo(json.dumps(_as_data(seen), ensure_ascii=True, indent=2))
     else:
@@ -75,13 +79,23 @@ def _preview(workflow: str, node: str, project: str, changes: tuple[str, ...], a
         show_preview(found)
 
 
-def _print_entry(seen: SeenContext, number: int) -> None:
-    """Write the entry's exact bytes; on a terminal, with control characters made visible."""
+def _entry_text(seen: SeenContext, number: int) -> str:
     if number > len(seen.entries):
         raise NotFound(f"entry {number}", f"the context of {seen.node} has {len(seen.entries)}")
     text = seen.entries[number - 1].text
     if not text:
         raise NotFound(f"the text of entry {number}", f"{seen.node} gathers reports; no provider got them as entries")
+    return text
+
+
+def _phase_text(seen: SeenContext) -> str:
+    if not seen.phase_text:
+        raise NotFound(f"the text of earlier phases in the prompt of {seen.node}", "it has no phase, or is the first")
+    return seen.phase_text
+
+
+def _print_exactly(text: str) -> None:
+    """Write the exact bytes; on a terminal, with control characters made visible."""
     if sys.stdout.isatty():
         click.echo(visible(text))
     else:
@@ -157,8 +171,9 @@ def _notes(seen: SeenContext) -> list[str]:
         "envelope_in_content": "an envelope header stands in the text of",
         "invisible_chars": "invisible characters stand in the text of",
     }
+    phase = [f"earlier phases: {len(seen.phase_text):,} characters in the prompt (--phase)"] if seen.phase_text else []
     shown = [(text, manifest[name]) for name, text in notes.items() if manifest[name]]
-    return [text if ids is True else f"{text} artifact {', '.join(map(str, ids))}" for text, ids in shown]
+    return phase + [text if ids is True else f"{text} artifact {', '.join(map(str, ids))}" for text, ids in shown]
 
 
 def _cut_lines(number: int, entry: SeenEntry) -> list[str]:
