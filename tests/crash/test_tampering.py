@@ -23,7 +23,7 @@ from sapwood.ports import Outline
 from sapwood.runtime import verify as verify_module
 from sapwood.storage.rows import chunk_hashes, compress, end_of_subtree, join, row_crc, run_crc
 from sapwood.storage.sqlite_damage import RUN_ROW
-from tests.crash.full_store import build_store, copy_store
+from tests.crash.full_store import TEMPLATE, build_store, copy_store
 
 TRIGGERS = "select name, sql from sqlite_schema where type = 'trigger'"
 IN_RUN = "key >= :run and key < :end"
@@ -186,7 +186,15 @@ def other_chunk(tampered: Tampered) -> None:
 
 
 def change_template(tampered: Tampered) -> None:
-    content = b"Token {{ token }}, not {{ filler }}\n"
+    replace_template(tampered, b"Token {{ token }}, not {{ filler }}\n")
+
+
+def change_template_unseen(tampered: Tampered) -> None:
+    """The prompt renders as before, so that only the hash in the reference tells."""
+    replace_template(tampered, TEMPLATE.replace("Token", "{# nothing #}Token").encode())
+
+
+def replace_template(tampered: Tampered, content: bytes) -> None:
     digest = sha256(content).digest()
     for number, key, kind, metadata in tampered.sql(
         "select id, key, kind, metadata from artifact where kind = 'PromptTemplate'"
@@ -227,6 +235,7 @@ EDITS: dict[str, Edit] = {
     "replace a chunk": change_chunk,
     "replace the list of chunks": other_chunk,
     "replace the template": change_template,
+    "replace the template by an equal one": change_template_unseen,
     "re-parent the tool call": move("ToolCallArtifact", "OutcomeEvidenceArtifacts"),
     "re-parent the agent": move("AgentRequest", "InputArtifacts"),
     "re-order two siblings": swap("key", "ToolInput", "ToolOutput"),

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -35,7 +35,7 @@ BELOW = {  # what a call leaves under its first artifact
 Acknowledge = Callable[[str], None]
 
 
-@cache
+@lru_cache(1000)
 def filler(token: str) -> str:
     """Return the content that belongs to a token: up to 2 KB, some of them 40 KB so that they become chunks."""
     digest = sha256(token.encode()).hexdigest()

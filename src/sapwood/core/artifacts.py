@@ -209,10 +209,14 @@ class OutcomeEvidence(Artifact, frozen=True):
 
 
 class RefArtifact(Artifact, frozen=True):
-    """A reference to another artifact, for example to a shared template version."""
+    """A reference to another artifact, for example to a shared template version.
+
+    With `target_hash` the head of this run covers what stands at the target, also when that is in no run.
+    """
 
     target: ArtifactKey
     role: str
+    target_hash: Text = UNSET
 
 
 class DbRef(Artifact, frozen=True):

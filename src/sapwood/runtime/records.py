@@ -94,9 +94,10 @@ def prompt_records(
     if part is not None:
         about["part"] = part
     args = rendered.args_json
+    reference = {"role": "template", "target": version.key.text, "target_hash": version.content_hash}
     return [
         text_record(key, "RenderedPrompt", text, about),
-        json_record(children[0], "RefArtifact", {"role": "template", "target": version.key.text}),
+        json_record(children[0], "RefArtifact", reference),
         Record(children[1], "PromptArgs", args, sha256(args).hexdigest(), NOTHING),
         *(
             text_record(

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from msgspec import UNSET
+
 from sapwood.core.artifacts import PromptArgs, PromptContribution, RefArtifact, RenderedPrompt, Seal
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.findings import Finding
@@ -136,6 +138,8 @@ class Verifier:
         if record is None or record.kind != "PromptTemplate":
             self._found("template_missing", prompt.key, f"template {references[0].target} is not stored")
             return
+        if references[0].target_hash not in (UNSET, record.content_hash):
+            self._found("template_changed", prompt.key, f"template {record.key} is not the text that was rendered")
         contributions = [
             Contribution(part.contributor, part.text, part.order, part.slot)
             for part in parts
