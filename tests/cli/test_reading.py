@@ -132,6 +132,15 @@ def test_verify_says_yes_with_0_and_no_with_1(run: Run, tmp_path: Path) -> None:
     assert call(tmp_path, "verify", run.key.text, "--head", "00" * 32).exit_code == 1
 
 
+def test_verify_takes_a_subtree_and_a_head_only_with_a_whole_run(run: Run, tmp_path: Path) -> None:
+    below = next(record for record in _records(tmp_path, run) if record.kind == "AgentRequest").key.text
+    found = json.loads(call(tmp_path, "verify", below, "--json").output)
+    assert found["ok"] is True
+    assert 0 < found["artifacts"] < json.loads(call(tmp_path, "verify", "--json").output)["artifacts"]
+    for arguments in ([], [below]):
+        assert isinstance(call(tmp_path, "verify", *arguments, "--head", "00" * 32).exception, sapwood.InvalidInput)
+
+
 def test_reconstruct_rebuilds_the_prompt(run: Run, tmp_path: Path) -> None:
     told = json.loads(call(tmp_path, "reconstruct", run.key.text, "--json").output)
     assert told["prompts"][0]["is_rebuilt"] is True

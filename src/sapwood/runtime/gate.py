@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,8 @@ from sapwood.core.seal import MerkleHead, hash_leaf, is_seal
 from sapwood.core.tree import REQUIRED_GROUPS
 from sapwood.errors import InvalidKey
 from sapwood.ports import Reader
+
+WATCHED: Final = frozenset({"Execution", "Seal", *REQUIRED_GROUPS})
 
 
 class Judgement(NamedTuple):
@@ -29,21 +31,19 @@ class Judgement(NamedTuple):
 def judge(reader: Reader, run: ArtifactKey) -> Judgement:
     """Read the run once, in key order, and say whether it may complete."""
     merkle, kinds, groups, problems = MerkleHead(), Counter[str](), Counter[str](), []
-    has_root = False
+    has_root, add = False, merkle.add
     for artifact in reader.outline(run):
         kind = artifact.kind
-        if is_seal(artifact):
-            problems.append(f"it already has a Seal: {artifact.key}")
-            continue
-        merkle.add(hash_leaf(artifact))
-        kinds[kind] += 1
-        if kind == "Execution":
-            if artifact.key == run:
-                has_root = True
-            else:
+        if kind in WATCHED:
+            if is_seal(artifact):
+                problems.append(f"it already has a Seal: {artifact.key}")
+                continue
+            if kind == "Execution" and artifact.key != run:
                 problems.append(f"a second root: Execution {artifact.key}")
-        elif kind in REQUIRED_GROUPS and artifact.key.depth == 2:
-            groups[kind] += 1
+            has_root = has_root or (kind == "Execution" and artifact.key == run)
+            groups[kind] += artifact.key.depth == 2
+        add(hash_leaf(artifact))
+        kinds[kind] += 1
     if not has_root:
         problems.append("no Execution at its root")
     problems += [

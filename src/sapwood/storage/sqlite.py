@@ -28,7 +28,17 @@ from sapwood.errors import (
 from sapwood.ports import Claim, Reader, RunEnd, RunStart
 from sapwood.storage import sqlite_file
 from sapwood.storage.migrate import check_sqlite, load_migrations, migrate_sqlite
-from sapwood.storage.rows import claim_crc, compress, end_of_subtree, is_chunked, row_crc, run_crc, split, to_row
+from sapwood.storage.rows import (
+    INLINE_BYTES,
+    claim_crc,
+    compress,
+    end_of_subtree,
+    is_chunked,
+    row_crc,
+    run_crc,
+    split,
+    to_row,
+)
 from sapwood.storage.sqlite_damage import RUN_ROW
 from sapwood.storage.sqlite_file import change_journal, choose_journal, connect, journal_of, set_sync, typed_errors
 from sapwood.storage.sqlite_log import WriteAheadLog
@@ -148,7 +158,8 @@ class SqliteStore:
         self, execute: Any, records: Sequence[Record], starts: Sequence[RunStart] = (), claims: Sequence[Claim] = ()
     ) -> None:
         rows = self._insert_chunks(execute, records)
-        self._refuse_sealed({row[0][:SEGMENT_BYTES] for row in rows} | {claim.run.pack() for claim in claims})
+        roots = {row[0][:SEGMENT_BYTES] for row in rows}
+        self._refuse_sealed(roots.union(claim.run.pack() for claim in claims) if claims else roots)
         try:
             for start in starts:
                 key, number, started_ms, owner, *ids = start
@@ -166,7 +177,7 @@ class SqliteStore:
 
     def _insert_chunks(self, execute: Any, records: Sequence[Record]) -> list[Any]:
         """Return the rows of the records; the contents of the large ones are stored first, each chunk once."""
-        if not any(map(is_chunked, records)):
+        if max((len(record[2]) for record in records), default=0) < INLINE_BYTES:
             return [to_row(record) for record in records]
         rows = []
         for record in records:

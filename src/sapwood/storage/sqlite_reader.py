@@ -87,8 +87,15 @@ class SqliteReader:
             rows = self._rows(OUTLINE, _range(key))
         else:
             rows = self._rows(OUTLINE_KINDS, (*_range(key), _json_list(kinds)))
-        outline = self._outline
-        return (outline(*row) for row in rows)
+        unpack = ArtifactKey.unpack
+        for packed, kind, digest, metadata in rows:  # written out: a seal reads every artifact of its run this way
+            if type(kind) is not str or type(digest) is not bytes or type(metadata) is not bytes:
+                raise self._unreadable(packed)
+            try:
+                outline = Outline(unpack(packed), kind, digest.hex(), metadata)
+            except InvalidKey as error:
+                raise self._unreadable(packed) from error
+            yield outline
 
     def glance(
         self,

@@ -20,9 +20,9 @@ from sapwood.errors import InvalidInput
 @store_options
 def command(key: str | None, head: str | None, store: str | None, project: str, as_json: bool) -> None:
     """Recompute every hash, the order, the groups, the references, the prompts and the head of KEY, or of the store."""
-    if head is not None and key is None:
-        raise InvalidInput("--head belongs to one run; name its key")
     wanted = ArtifactKey(key) if key else None
+    if head is not None and (wanted is None or wanted.depth > 1):
+        raise InvalidInput("--head belongs to a whole run; name its key")
     with open_existing(store, project) as opened:
         with opened.artifacts.read() as reader:
             total = reader.count(wanted)
