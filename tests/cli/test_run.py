@@ -143,6 +143,22 @@ def test_mistakes_of_the_caller_have_their_exit_codes(tmp_path: Path, words: lis
     assert invoke(*words, *place).exit_code == code
 
 
+def test_a_project_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    for words in (["run", "single", "-i", "task=x"], ["check", "single"], ["resume", "ak:01HQXK5V8RPZM4J3NHWGC7SDFG"]):
+        assert invoke(*words, "--project", str(tmp_path / "none")).exit_code == 3
+    with pytest.raises(sapwood.NotFound):
+        sapwood.run_workflow("single", {"task": "x"}, project=tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_provider_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    words = ["run", "single", "-i", "task=x", "--provider", "scriptd", "--project", str(tmp_path)]
+    process = start(tmp_path, *words[:-2])
+    _, errors = process.communicate()
+    assert process.returncode == 2
+    assert "did you mean 'scripted'" in errors
+
+
 def test_inputs_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> None:
     project = make_project(tmp_path, FLOW, answers=ANSWERS)
     (tmp_path / "inputs.json").write_text('{"topic": "from the file", "size": 5}')

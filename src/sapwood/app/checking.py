@@ -6,13 +6,12 @@ import os
 from collections.abc import Iterable
 
 from sapwood.app import MEMORY, load_templates, open_store
-from sapwood.app.runner import known_here
+from sapwood.app.runner import existing_project, known_here, usual_provider
 from sapwood.core.context_preview import ContextPreview, named, preview_context
 from sapwood.core.handoff import HandoffPolicy
 from sapwood.core.mistakes import unknown_name
 from sapwood.core.nested import all_keys, find_node
 from sapwood.core.workflow import AgentNode, Workflow
-from sapwood.core.workflow_build import Usual
 from sapwood.errors import NotFound
 from sapwood.runtime.contextview import changed_policy
 from sapwood.runtime.run_config import RunPolicies
@@ -38,6 +37,7 @@ def preview_here(path_or_name: str, node: str, project: str, changes: Iterable[s
 def check_here(path_or_name: str, project: str) -> Workflow:
     """Return the workflow; raise InvalidWorkflow with every mistake, NotFound when there is none."""
     settings = Settings.read({"project": project}, os.environ)
+    existing_project(settings)
     with open_store(MEMORY) as store:
         known = known_here(load_templates(store, settings.project, settings.template_roots), store)
-    return load_workflow(path_or_name, known, Usual(settings.provider, settings.provider_options))
+    return load_workflow(path_or_name, known, usual_provider(settings))

@@ -13,10 +13,11 @@ from sapwood.app import MEMORY, load_templates, open_store
 from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.inputs import resolve_inputs
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.mistakes import unknown_name
 from sapwood.core.workflow import Workflow
 from sapwood.core.workflow_build import Usual
 from sapwood.core.workflow_check import Known
-from sapwood.errors import EngineFailed, NotFound, RunBusy, RunSealed, SapwoodError
+from sapwood.errors import EngineFailed, InvalidSettings, NotFound, RunBusy, RunSealed, SapwoodError
 from sapwood.ingest.documents import ProjectDocuments
 from sapwood.ports import Engine, Provider, RunRow
 from sapwood.providers.discovery import find_provider, provider_names
@@ -53,9 +54,9 @@ class Runner:
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
-        self.project = settings.project.resolve()
+        self.project = existing_project(settings)
         self.control = Control(store.artifacts, store.keys)
-        self._usual = Usual(settings.provider, settings.provider_options)
+        self._usual = usual_provider(settings)
         self._policies = RunPolicies(settings.handoff, settings.phases, settings.tokenizer, settings.ingest)
         self._loaded = load_templates(store, settings.project, settings.template_roots)
         world = World(
@@ -170,6 +171,21 @@ def _named(folder: Path, beginnings: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(path.name for path in folder.iterdir() if path.name.startswith(beginnings))
 
 
+def existing_project(settings: Settings) -> Path:
+    """Return the project's folder; raise NotFound when there is none. It is never made by accident."""
+    if not settings.project.is_dir():
+        raise NotFound(f"project {settings.project}", "a folder is expected")
+    return settings.project.resolve()
+
+
+def usual_provider(settings: Settings) -> Usual:
+    """Return who answers for nodes that name nobody; raise InvalidSettings when there is no such provider."""
+    names = provider_names()
+    if settings.provider not in names:
+        raise InvalidSettings("provider", "; ".join(unknown_name("provider", settings.provider, names)))
+    return Usual(settings.provider, settings.provider_options)
+
+
 def known_here(loaded: Loaded, store: Store) -> Known:
     """Return what a workflow may name here."""
     templates = {version.template_id.text: version.variables for version in store.artifacts.list_versions()}
@@ -194,6 +210,7 @@ def run_workflow(
     """
     given = None if store is None or isinstance(store, Store) else os.fspath(store)
     settings = Settings.read({"project": os.fspath(project), "store": given}, os.environ)
+    existing_project(settings)
     opened = store if isinstance(store, Store) else open_project_store(given or settings.store_path)
     try:
         with Runner(opened, settings) as runner:
