@@ -217,6 +217,7 @@ def test_a_gate_is_answered_from_another_process_and_once(tmp_path: Path) -> Non
     process = start(project, "run", str(project / "flow.yaml"))
     run = wait_for(lambda: open_question(project), "the gate asks")
     place = ["--project", str(project)]
+    time.sleep(1.5)  # so that the question has been printed
     assert invoke("answer", run, "review", "perhaps", *place).exit_code == 2
     assert invoke("answer", run, "nobody", "approved", *place).exit_code == 3
     assert invoke("answer", run, "review", "approved", "--who", "me", "-m", "on Monday", *place).exit_code == 0

@@ -88,8 +88,22 @@ def watch(runner: Runner, submit: Callable[[], ArtifactKey], *, is_quiet: bool) 
                 runner.close()
     except Stop as stop:
         assert run is not None
-        return Seen(run, as_left(Overview(runner.store).load(run)), stop.exit_code)
-    return Seen(run, Overview(runner.store).load(run), EXIT_CODES[status])
+        seen = Seen(run, as_left(Overview(runner.store).load(run)), stop.exit_code)
+    else:
+        seen = Seen(run, Overview(runner.store).load(run), EXIT_CODES[status])
+    if not is_quiet:
+        show_last(seen.view)
+    return seen
+
+
+def show_last(view: RunView) -> None:
+    """Print the run as it stays on the screen."""
+    if sys.stdout.isatty():
+        console = _console()
+        console.print(*lines_of(view, console), sep="\n", soft_wrap=True)
+        click.echo(f"run {view.run}")
+    else:
+        click.echo(summary_of(view))
 
 
 def as_left(view: RunView) -> RunView:
@@ -133,17 +147,11 @@ def _look_on(runner: Runner, run: ArtifactKey, stops: Stops, show: Callable[[], 
 
 
 def report(view: RunView, *, as_json: bool) -> None:
-    """Say how a run stands when nobody looks on any more."""
+    """Say what can be done with a run that has been shown; with `as_json`, say everything."""
     if as_json:
         nodes = [{**asdict(node), "answers": list(node.answers)} for node in view.nodes]
         click.echo(json.dumps({**asdict(view), "nodes": nodes, "tokens": view.tokens}))
         return
-    if sys.stdout.isatty():
-        console = _console()
-        console.print(*lines_of(view, console), sep="\n", soft_wrap=True)
-        click.echo(f"run {view.run}")
-    else:
-        click.echo(summary_of(view))
     if view.status in ("interrupted", "paused"):
         click.echo(f"{view.status}; go on with: sapwood resume {view.run}")
     else:

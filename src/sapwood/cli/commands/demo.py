@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ SHOWN = "draft"
 WORDS = {
     "Input": "input",
     "RenderedPrompt": "prompt",
-    "PromptContribution": "contribution",
+    "PromptContribution": "entry",
     "EventArtifact": "event",
     "MessageStreamArtifact": "event",
     "IngestedFile": "file",
@@ -82,15 +83,19 @@ def show_record(store: Store, run: ArtifactKey, project: Path) -> None:
     from sapwood.cli.commands.context import show_context
     from sapwood.runtime.contextview import load_context
 
-    click.echo(f"\nThe tree it left:\n{draw(store.load(run))}\n")
+    width = shutil.get_terminal_size((100, 24)).columns
+    click.echo("\nThe tree it left:")
+    for line in draw(store.load(run)):
+        click.echo(line if len(line) <= width else line[: width - 3] + "...")
+    click.echo()
     with store.artifacts.read() as reader:
         show_context(load_context(reader, run, SHOWN, 1))
     written = sorted(path for folder in ("docs", "workspace") for path in (project / folder).rglob("*"))
     names = [str(path.relative_to(project)) for path in written if path.is_file()]
-    click.echo(f"\nwritten   {', '.join(names)}")
+    click.echo("\n" + textwrap.fill(f"written   {', '.join(names)}", width, subsequent_indent=" " * 10))
 
 
-def draw(tree: ArtifactTree) -> str:
+def draw(tree: ArtifactTree) -> list[str]:
     """Return the tree down to its agents, one line each, with what stands below them counted."""
     from sapwood.core.artifacts import AgentRequest
     from sapwood.core.codec import from_record
@@ -108,9 +113,11 @@ def draw(tree: ArtifactTree) -> str:
     titles = [f"{'  ' * levels.index(key.depth)}{named}" for key, named, _ in lines]
     width = max(map(len, titles)) + 2
     drawn = zip(titles, lines, strict=True)
-    return "\n".join(f"{title.ljust(width)}{_counted(counts)}".rstrip() for title, (_, _, counts) in drawn)
+    return [f"{title.ljust(width)}{_counted(counts)}".rstrip() for title, (_, _, counts) in drawn]
 
 
 def _counted(counts: Counter[str]) -> str:
     words = [*dict.fromkeys(WORDS.values()), "other"]
-    return ", ".join(f"{counts[word]} {word}{'' if counts[word] == 1 else 's'}" for word in words if counts[word])
+    plurals = {"entry": "entries", "evidence": "evidence"}
+    named = {word: word if counts[word] == 1 else plurals.get(word, f"{word}s") for word in words}
+    return ", ".join(f"{counts[word]} {named[word]}" for word in words if counts[word])

@@ -18,7 +18,7 @@ def command(run: str, store: str | None, project: str, as_json: bool) -> None:
 
     Exit codes are those of `sapwood run`, also for a run that has ended already: it is shown as it is.
     """
-    from sapwood.cli.following import EXIT_CODES, follow, report
+    from sapwood.cli.following import EXIT_CODES, follow, report, show_last
     from sapwood.runtime.overview import Overview
 
     key = ArtifactKey(run)
@@ -31,5 +31,8 @@ def command(run: str, store: str | None, project: str, as_json: bool) -> None:
         try:
             raise SystemExit(follow(runner, submit, as_json=as_json))
         except RunSealed as sealed:
-            report(Overview(runner.store).load(key), as_json=as_json)
+            view = Overview(runner.store).load(key)
+            if not as_json:
+                show_last(view)
+            report(view, as_json=as_json)
             raise SystemExit(EXIT_CODES[sealed.status]) from None
