@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -61,7 +62,11 @@ def _forgets_on_error() -> None:
 
 def _keeps_torn_end() -> None:
     """After a write that was cut short the next frame follows the torn one."""
-    spool.Spool._step_back = lambda self: None  # type: ignore[method-assign]
+
+    def step_on(self: spool.Spool) -> None:
+        self._size = os.fstat(self._fd).st_size
+
+    spool.Spool._step_back = step_on  # type: ignore[method-assign]
 
 
 def _not_shielded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -114,12 +115,12 @@ def test_a_call_that_the_disk_does_not_take_whole_leaves_no_trace(
     spool = Spool(tmp_path / "spool", "a")
     first, second = call(), call()
     spool.write(first)
-    real = os.writev
+    real = os.pwritev
     with monkeypatch.context() as patch:
-        patch.setattr(os, "writev", lambda fd, parts: os.write(fd, b"".join(parts)[:30]))
+        patch.setattr(os, "pwritev", lambda fd, parts, at: os.pwrite(fd, b"".join(parts)[:30], at))
         with pytest.raises(StoreUnwritable, match="only 30 of"):
             spool.write(call())
-    assert os.writev is real
+    assert os.pwritev is real
     spool.write(second)
     die(spool)
     assert [found for _, found in leftovers(tmp_path / "spool")] == [[first, second]]
@@ -176,3 +177,29 @@ def test_a_spool_that_was_never_finished_is_removed_once_nobody_can_be_at_it(tmp
     os.utime(old, (0, 0))
     recover(MemoryStore(), folder)
     assert list(folder.iterdir()) == [fresh]
+
+
+def test_ctrl_c_between_a_write_and_its_count_costs_no_later_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The frame that was interrupted is nobody's; those after it are where the spool believes them to be."""
+    real = os.pwritev
+
+    def interrupted(fd: int, parts: Sequence[bytes], at: int) -> int:
+        real(fd, parts, at)
+        raise KeyboardInterrupt
+
+    spool, calls = Spool(tmp_path / "spool", "a"), [call(), call(), call()]
+    spool.write(calls[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwritev", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            spool.write(call(7))
+    spool.write(calls[1])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwritev", lambda fd, parts, at: real(fd, [b"".join(parts)[:30]], at))
+        with pytest.raises(StoreUnwritable):
+            spool.write(call())
+    spool.write(calls[2])
+    die(spool)
+    assert [found for _, found in leftovers(tmp_path / "spool")] == [calls]

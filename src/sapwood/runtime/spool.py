@@ -31,7 +31,7 @@ from sapwood.ports import RunStart
 
 MAGIC: Final = b"SWsp"
 HEADER: Final = struct.Struct("<4sQIQI")  # magic, epoch, length of the rest and of the contents, CRC-32
-MOST_PARTS: Final = 512  # how many buffers one writev is given; more are joined first
+MOST_PARTS: Final = 512  # how many buffers one pwritev is given; more are joined first
 KEEP_BYTES: Final = 4 * 1024 * 1024  # a longer file is cut when its epoch ends
 SUFFIX: Final = ".spool"
 NEW_SUFFIX: Final = ".new"  # before it is locked
@@ -77,7 +77,7 @@ class Spool:
         if len(contents) > MOST_PARTS:
             contents = [b"".join(contents)]
         try:
-            written = os.writev(self._fd, (header, rest, *contents))
+            written = os.pwritev(self._fd, (header, rest, *contents), self._size)
         except OSError as error:
             self._step_back()
             raise StoreUnwritable(str(self._path), error.strerror or str(error)) from error
@@ -93,12 +93,10 @@ class Spool:
         if self._size > KEEP_BYTES:
             os.ftruncate(self._fd, 0)
         self._size = 0
-        os.lseek(self._fd, 0, os.SEEK_SET)
 
     def _step_back(self) -> None:
         """Put the end of the file back to the end of the last whole frame."""
         try:
-            os.lseek(self._fd, self._size, os.SEEK_SET)
             os.ftruncate(self._fd, self._size)
         except OSError:  # the next frame overwrites the torn one; a reader stops at it anyway
             logger.warning("cannot cut the torn end of %s", self._path)
