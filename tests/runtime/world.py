@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from sapwood import ports
 from sapwood.app import spool_folder
 from sapwood.clock import KeyFactory, now_ms
 from sapwood.core.canonical import canonical_json
@@ -101,7 +102,7 @@ def open_world(path: Path) -> Store:
     return Store(artifacts, recorder, Templates(artifacts), keys, now_ms, alive, to_version)
 
 
-def make_executor(store: Store, provider: Provider, **more: Any) -> Executor:
+def make_executor(store: Store, provider: ports.Provider, **more: Any) -> Executor:
     return Executor(World(store, {"scripted": provider}, **{"run_command": run_command, **more}))
 
 
