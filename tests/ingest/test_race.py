@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -104,3 +105,24 @@ def test_the_walk_refuses_the_same_as_openat2(tmp_path: Path) -> None:
                 opener(fd, "nothing", os.O_RDONLY)
     finally:
         os.close(fd)
+
+
+def test_a_writer_that_ends_just_when_another_starts_disturbs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second has opened the first one's marker, and the first removes it before the second has its lock."""
+    first = Project(tmp_path, sync=NO_SYNC).__enter__()
+    first.start_writing()
+    ending = [first]
+    real = fcntl.flock
+
+    def flock(fd: int, operation: int) -> None:
+        if operation & fcntl.LOCK_NB and ending:
+            ending.pop().__exit__()
+        real(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with Project(tmp_path, sync=NO_SYNC) as second:
+        outcomes, _ = second.write(WORKSPACE, [Draft(("a.txt",), b"a")], lambda fd, _: hash_bytes(read_all(fd)))
+    assert not ending
+    assert [outcome.reason for outcome in outcomes] == [""]

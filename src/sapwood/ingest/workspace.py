@@ -116,7 +116,8 @@ class Project:
         for root in (*AGENT_ROOTS, OWN):
             self._remove_files(root, lambda name: name.startswith(prefixes) and name.endswith(".tmp"))
         for name, fd in dead.items():
-            os.unlink(name, dir_fd=pending)
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=pending)
             os.close(fd)
 
     def _remove_files(self, root: str, is_leftover: Callable[[str], bool]) -> None:
@@ -176,14 +177,17 @@ def _open_root(dir_fd: int, name: str, flags: int) -> int:
 
 
 def _lock_of(pending: int, name: str) -> int:
-    """Return the locked marker of a dead writer, or -1 when its writer lives."""
+    """Return the locked marker of a dead writer, or -1 when its writer lives, or has just ended in good order."""
     try:
         fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=pending)
     except OSError:
         return -1
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_left = os.fstat(fd).st_nlink > 0
     except OSError:
-        os.close(fd)
-        return -1
-    return fd
+        is_left = False
+    if is_left:
+        return fd
+    os.close(fd)
+    return -1
