@@ -130,6 +130,22 @@ def test_the_recorded_context_of_an_extension_is_shown_too(tmp_path: Path) -> No
     assert (entry["kind"], entry["source"], entry["included_chars"]) == ("retry_context_v1", "a", 4)
 
 
+@pytest.mark.parametrize(
+    "change", [{}, {"entries": [{}]}, {"included_count": "3"}, {"included_artifact_ids": [1, 2]}, {"extensions": None}]
+)
+def test_a_manifest_that_somebody_else_wrote_is_a_typed_error_and_no_traceback(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    whole = sapwood.assemble_handoff(
+        (), workflow_run_id=1, target_node_key="a", assembled_at="2026-01-01T00:00:00Z"
+    ).manifest
+    with sapwood.open(tmp_path / "s.db") as store, store.record() as run, run.agent("a") as agent:
+        agent.report("x", context_manifest={**whole, **change} if change else {"included_count": 1})
+    result = CliRunner().invoke(cli, ["context", run.key.text, "a", "--store", str(tmp_path / "s.db")])
+    assert isinstance(result.exception, sapwood.InvalidArtifact)
+    assert "no context manifest" in str(result.exception)
+
+
 def test_budget_stats_says_which_budget_is_too_tight(run: ContextRun, tmp_path: Path) -> None:
     (row,) = as_json(run, tmp_path, "budget", "stats")
     assert (row["phase"], row["node"], row["applied"], row["truncated"]) == (2, "join", 1, 1)

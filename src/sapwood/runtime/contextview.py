@@ -11,6 +11,7 @@ import msgspec
 from sapwood.core.artifacts import AgentRequest, BudgetResult, PromptContribution, Report
 from sapwood.core.codec import from_record
 from sapwood.core.config import ExecutionConfig, Policies
+from sapwood.core.context_manifest import check_manifest
 from sapwood.core.envelope import Envelope, parse_envelope
 from sapwood.core.extensions import FAILURE_ROUTE, HEADER, JOIN, RETRY, Extension, ExtensionEnvelope, parse_extension
 from sapwood.core.handoff import HandoffPolicy, assemble_handoff
@@ -79,7 +80,10 @@ def load_context(reader: Reader, run: ArtifactKey, node: str, attempt: int | Non
     ended, parts = own[-1], [one for one in below if isinstance(one, PromptContribution)]
     contributions = _of_last_prompt(parts)
     texts = [one.text for one in contributions if one.slot == "context"]
-    policy, manifest = _recorded_policy(reader, run, node), _manifest(ended)
+    policy, manifest = (
+        _recorded_policy(reader, run, node),
+        check_manifest(_manifest(ended), f"{ended.kind} {ended.key}"),
+    )
     return _seen(
         reader,
         SeenContext(
