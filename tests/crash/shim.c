@@ -22,7 +22,7 @@
 
 enum { WRITE = 'w', TRUNCATE = 't', SYNC = 's', CREATE = 'c', UNLINK = 'u', RENAME = 'r', ACK = 'a' };
 enum { NO_FAULT, NO_SPACE, IO_ERROR, INTERRUPTED, SHORT_WRITE, READ_ONLY };
-enum { ON_WRITE = 1, ON_SYNC = 2, ON_TRUNCATE = 4, ON_NAME = 8 };
+enum { ON_WRITE = 1, ON_SYNC = 2, ON_TRUNCATE = 4, ON_NAME = 8, ON_READ = 16 };
 
 struct event { uint8_t op; uint8_t pad; uint16_t path_len; uint32_t data_len; int64_t offset; };
 struct control { int64_t calls, first, span; int32_t fault, mask; int64_t failed; };
@@ -172,6 +172,19 @@ ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t at, int fla
 ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off_t at, int flags) {
     return pwritev2(fd, parts, count, at, flags);
 }
+
+static int read_fails(int fd) {
+    char path[PATH_MAX];
+    return (control->mask & ON_READ) && path_of(fd, path) == 1 && fault_now(ON_READ);
+}
+
+ssize_t read(int fd, void *data, size_t len) {
+    return read_fails(fd) ? -1 : REAL(ssize_t, "read", int, void *, size_t)(fd, data, len);
+}
+ssize_t pread64(int fd, void *data, size_t len, off_t at) {
+    return read_fails(fd) ? -1 : REAL(ssize_t, "pread64", int, void *, size_t, off_t)(fd, data, len, at);
+}
+ssize_t pread(int fd, void *data, size_t len, off_t at) { return pread64(fd, data, len, at); }
 
 static int logged_sync(int fd, int (*real)(int)) {
     char path[PATH_MAX];

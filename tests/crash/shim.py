@@ -36,7 +36,8 @@ class On(IntFlag):
     SYNC = 2
     TRUNCATE = 4
     NAME = 8
-    ALL = 15
+    READ = 16
+    ALL = 31
 
 
 def build_shim(folder: Path) -> Path:
