@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sapwood.core.limits import NOTHING, Budget, Usage, total, usage_of
+from sapwood.core.limits import NOTHING, Budget, Usage, read_prices, total, usage_of
 from sapwood.core.provider import ProviderResult
 from sapwood.core.provider_lines import read_result
 from sapwood.core.workflow import Limits, Price
-from sapwood.errors import LimitReached
+from sapwood.errors import InvalidSettings, LimitReached
 
 PRICE = Price(input_per_million=2.0, output_per_million=10.0)
 
@@ -44,3 +44,12 @@ def test_a_result_that_says_what_it_read_says_it_as_a_part_of_its_tokens() -> No
     for wrong in (6, -1, True, "3"):
         with pytest.raises(ValueError, match="input_tokens"):
             read_result({"tokens": 5, "input_tokens": wrong})
+
+
+def test_prices_from_the_settings() -> None:
+    assert read_prices({"big": {"input": 2, "output": 10.0}}) == {"big": PRICE}
+    assert read_prices({"free": {}}) == {"free": Price()}
+    wrong: list[object] = [3, {"inptu": 1}, {"input": "1"}, {"output": -1}, {"input": True}, {"input": float("inf")}]
+    for price in wrong:
+        with pytest.raises(InvalidSettings, match=r"prices\.big"):
+            read_prices({"big": price})

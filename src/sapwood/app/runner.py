@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from sapwood.app import MEMORY, load_templates, open_store
 from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.inputs import resolve_inputs
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.limits import read_prices
 from sapwood.core.mistakes import unknown_name
 from sapwood.core.workflow import Workflow
 from sapwood.core.workflow_build import Usual
@@ -56,6 +59,7 @@ class Runner:
         self.store = store
         self.project = existing_project(settings)
         self.control = Control(store.artifacts, store.keys)
+        self._prices = read_prices(settings.prices)
         self._usual = usual_provider(settings)
         self._policies = RunPolicies(settings.handoff, settings.phases, settings.tokenizer, settings.ingest)
         self._loaded = load_templates(store, settings.project, settings.template_roots)
@@ -78,7 +82,8 @@ class Runner:
 
     def load(self, path_or_name: str | os.PathLike[str]) -> Workflow:
         """Return the workflow, checked against the templates and providers that are here; raise InvalidWorkflow."""
-        return load_workflow(os.fspath(path_or_name), known_here(self._loaded, self.store), self._usual)
+        workflow = load_workflow(os.fspath(path_or_name), known_here(self._loaded, self.store), self._usual)
+        return msgspec.structs.replace(workflow, prices={**self._prices, **workflow.prices})
 
     def open(self, workflow: Workflow, inputs: Mapping[str, Any]) -> ArtifactKey:
         """Record that a run begins, so that anybody can continue it; nothing is done yet. Raises InvalidInputs."""

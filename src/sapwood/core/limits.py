@@ -6,12 +6,14 @@ tokens and tool calls of a delivery that its process did not survive count as fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import Limits, Price
-from sapwood.errors import LimitReached
+from sapwood.errors import InvalidSettings, LimitReached
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,19 @@ def total(amounts: Iterable[Usage]) -> Usage:
 def usage_of(result: ProviderResult, tool_calls: int, price: Price | None) -> Usage:
     """Return what one answer used. Where it does not say how many tokens it read, the dearer price is taken."""
     return Usage(result.tokens, 1 + tool_calls, 0.0 if price is None else _cost(result, price))
+
+
+def read_prices(settings: Mapping[str, Any]) -> dict[str, Price]:
+    """Return the prices by model, from `{model: {input: …, output: …}}`; raise InvalidSettings."""
+    prices = {}
+    for model, price in settings.items():
+        if not isinstance(price, Mapping) or not set(price) <= {"input", "output"}:
+            raise InvalidSettings(f"prices.{model}", "expected a table with input and output")
+        for name, value in price.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise InvalidSettings(f"prices.{model}.{name}", f"{value!r} is no price of a million tokens")
+        prices[model] = Price(input_per_million=price.get("input", 0.0), output_per_million=price.get("output", 0.0))
+    return prices
 
 
 def _cost(result: ProviderResult, price: Price) -> float:
