@@ -44,20 +44,17 @@ def ulid_text(number: int) -> str:
     """Return the 26 digits of a ULID given as a number below 2**128."""
     pairs = _PAIRS
     return (
-        pairs[number >> 120]
-        + pairs[number >> 110 & 1023]
-        + pairs[number >> 100 & 1023]
-        + pairs[number >> 90 & 1023]
-        + pairs[number >> 80 & 1023]
-        + pairs[number >> 70 & 1023]
-        + pairs[number >> 60 & 1023]
-        + pairs[number >> 50 & 1023]
-        + pairs[number >> 40 & 1023]
+        _high_digits(number >> 40)
         + pairs[number >> 30 & 1023]
         + pairs[number >> 20 & 1023]
         + pairs[number >> 10 & 1023]
         + pairs[number & 1023]
     )
+
+
+@lru_cache(1024)  # those of one series share them: it counts up
+def _high_digits(number: int) -> str:
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(80, -1, -10)])
 
 
 def ulid_number(segment: str) -> int:

@@ -35,6 +35,7 @@ from sapwood.core.template import TemplateId, TemplateVersion
 from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
 from sapwood.errors import IncompleteRun, InvalidArtifact, NotFound, RunChanged, RunSealed, ScopeEnded, StoreDamaged
 from sapwood.ports import ArtifactStore, Clock, RunEnd, RunRow, RunStart, Templates
+from sapwood.runtime.collector import without_collector
 from sapwood.runtime.gate import judge
 from sapwood.runtime.recorder import Listener, Recorder
 from sapwood.runtime.records import event_record, request_record
@@ -309,7 +310,7 @@ class Store:
     def load(self, key: ArtifactKey | str) -> ArtifactTree:
         """Return the artifact and all below it as a tree; raise NotFound when nothing is stored there."""
         wanted = key if isinstance(key, ArtifactKey) else ArtifactKey(key)
-        with self.artifacts.read() as reader:
+        with self.artifacts.read() as reader, without_collector():
             tree = ArtifactTree(reader.load(wanted))
         if not len(tree):
             raise NotFound(f"artifact {wanted}", "sapwood runs lists the runs")
