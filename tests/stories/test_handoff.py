@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -285,3 +287,31 @@ def test_a_run_left_in_the_middle_and_resumed_hands_on_what_was_recorded(story: 
     assert [len(story.calls(node)) for node in ("brainstorm", "pick", "research")] == [1, 1, 1]
     assert story.call("research").reports == [("review", "approved"), ("pick", "the best")]
     assert story.store.verify(run).is_ok
+
+
+def test_after_kill_9_the_contexts_are_those_of_a_run_that_nothing_disturbed(story: Story) -> None:
+    """Three seconds, for what no smaller test shows: two processes assemble one run's contexts from the store alone."""
+    answers = {
+        "n0": [{"report": "a", "repeat": 20_000}],
+        "n1": [{"report": "é", "repeat": 15_000}],
+        "join": [{"report": "joined", "delay_s": 0.5}],
+    }
+    flow = wide(2).replace("edges:\n", f"  end: {{{AGENT}}}\nedges:\n  - {{from: join, to: end}}\n")
+    undisturbed = story.run(flow, json.dumps({"answers": answers}))
+    command = [sys.executable, "-m", "sapwood", "run", "flow.yaml", "--store", str(story.folder / "s.db")]
+    with subprocess.Popen(command, cwd=story.project, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()  # the run's key
+        for line in process.stdout:
+            if "join  running" in line:
+                process.kill()
+    killed = sapwood.ArtifactKey(first.split()[-1])
+    with Runner(story.store, Settings(project=story.project)) as runner:
+        runner.resume(killed)
+        assert runner.wait(killed, 20) == "completed"
+    for node in ("n0", "n1", "join", "end"):
+        ours, theirs = story.manifest(killed, node), story.manifest(undisturbed, node)
+        for name in ("included_source_node_keys", "included_sha256", "truncated_artifact_ids", "budget_overflow"):
+            assert len(ours[name]) == len(theirs[name]) if name.endswith("_ids") else ours[name] == theirs[name]
+    assert len([one for one in story.all(killed, Report) if one.node_key == "join"]) == 1
+    assert story.store.verify(killed).is_ok
