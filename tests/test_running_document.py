@@ -6,11 +6,14 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sapwood import ProviderResult, ProviderRunOptions
 from sapwood.providers.command import CommandOptions
 from sapwood.settings import Settings
+from tests.providers.streams import play
 from tests.test_documents import ROOT, blocks
 
 TEXT = (ROOT / "docs" / "running.md").read_text()
@@ -47,7 +50,7 @@ def test_the_commands_run_as_shown(project: Path) -> None:
 
 
 def test_the_python_example_runs(project: Path) -> None:
-    (example,) = blocks(TEXT, "python")
+    example = blocks(TEXT, "python")[0]
     done = subprocess.run([sys.executable, "-c", example], cwd=project, capture_output=True, text=True, check=True)
     assert done.stdout == "completed True\n"
 
@@ -57,6 +60,14 @@ def test_the_refusal_is_the_one_that_is_shown(project: Path) -> None:
     flow = project / "flow.yaml"
     flow.write_text(flow.read_text().replace("kind: command", "kind: comand"))
     assert sapwood(project, "check", "flow.yaml").stdout.startswith(shown)
+
+
+def test_the_provider_that_is_shown_keeps_the_protocol() -> None:
+    names: dict[str, Any] = {}
+    exec(blocks(TEXT, "python")[1], names)
+    items = play(names["Shout"](), "go", ProviderRunOptions(context=("one",)))
+    assert items[-1] == ProviderResult(report="CONTEXT:\n[1] ONE\n\nGO")
+    assert len(items) == 2
 
 
 def test_the_options_and_settings_shown_are_real(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sapwood.core.ingest_settings import IngestLimits, IngestSettings
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.phases import PhaseHandoff, PhaseManifest, build_handoff_context, resolve_manifest
 from sapwood.core.prompt import Contribution, Contributor, PromptContext, ProviderRunOptions, render_provider_text
+from sapwood.core.provider import ProviderResult
 from sapwood.core.template import Templated, TemplateId
 from sapwood.core.tokens import (
     ContextBudgetResult,
@@ -147,6 +148,7 @@ __all__ = [
     "ProviderBrokeProtocol",
     "ProviderError",
     "ProviderFailed",
+    "ProviderResult",
     "ProviderRunOptions",
     "RecordingRefused",
     "RunBusy",

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from sapwood.core.canonical import canonical_json
 from sapwood.core.event_artifacts import event_from_dict
 from sapwood.core.events import GraphEvent
+from sapwood.core.hashing import utf8
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import DECISIONS
 from sapwood.errors import SapwoodError
@@ -60,6 +62,11 @@ def read_result(data: Mapping[str, Any]) -> ProviderResult:
     content_type, decision = data.get("content_type", "markdown"), data.get("decision")
     if not isinstance(report, str):
         raise ValueError("the report of a result is text")
+    try:
+        utf8(report, "the report of a result")
+        canonical_json({"result": {"data": data.get("data", {})}})  # records hold it at least that deep
+    except SapwoodError as error:  # it could not be recorded
+        raise ValueError(str(error)) from None
     if content_type not in CONTENT_TYPES:
         raise ValueError(f"the content_type of a result is one of {', '.join(CONTENT_TYPES)}")
     if decision is not None and decision not in DECISIONS:
@@ -98,6 +105,7 @@ def _tool_call(line: Mapping[str, Any], stamp: Stamp) -> GraphEvent:
 def _event(line: Mapping[str, Any], stamp: Stamp) -> GraphEvent:
     filled = {"event_id": stamp.event_id, "node_id": stamp.node or None, "timestamp": stamp.timestamp, **line}
     try:
+        canonical_json({"event": {"payload": filled}})
         return event_from_dict(filled)
     except SapwoodError as error:
         raise ValueError(str(error)) from None

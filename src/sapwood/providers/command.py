@@ -125,7 +125,7 @@ class CommandProvider:
     def _read(self, line: str, node: str) -> GraphEvent | ProviderResult:
         try:
             item = read_line(json.loads(line), self._stamps(node))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ProviderFailed(NAME, f"a line of its output cannot be used: {error}") from None
         if isinstance(item, LineError):
             raise ProviderFailed(NAME, item.message, retryable=item.retryable)

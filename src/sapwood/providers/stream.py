@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import fields, replace
 from typing import Any, cast
 
 import msgspec
@@ -15,8 +15,10 @@ from sapwood.core.deltas import Delta, DeltaMerger
 from sapwood.core.events import GraphEvent, NodeStreamDeltaEvent, NodeThoughtDeltaEvent
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
-from sapwood.errors import ProviderBrokeProtocol
+from sapwood.core.provider_lines import LineError, Stamp, read_line, read_result
+from sapwood.errors import ProviderBrokeProtocol, ProviderFailed
 from sapwood.ports import Clock, Provider
+from sapwood.providers.stamps import real_stamps
 
 Item = GraphEvent | ProviderResult
 _DELTAS: dict[str, type[GraphEvent]] = {"delta": NodeStreamDeltaEvent, "thought": NodeThoughtDeltaEvent}
@@ -47,24 +49,47 @@ async def checked(
 ) -> AsyncGenerator[Item, None]:
     """Yield the provider's events and, once its stream has ended, its one result.
 
-    Raises ProviderBrokeProtocol for a stream without a result, with two, or with anything after it; the result of such
+    An event or the result may be sent as plain data, in the forms of `provider_lines`. Raises ProviderBrokeProtocol for
+    a stream without a result, with two, or with anything after it, and for what cannot be recorded; the result of such
     a stream is never handed out.
     """
     result: ProviderResult | None = None
-    async with aclosing(cast(Any, provider.run(prompt, options))) as stream:
-        async for item in stream:
+    stamps = real_stamps()
+    async with _closing(provider.run(prompt, options)) as stream:
+        async for sent in stream:
+            item = _understood(name, sent, stamps(options.node))
             if result is not None:
                 what = "a second result" if isinstance(item, ProviderResult) else "an event after its result"
                 raise ProviderBrokeProtocol(name, f"it sent {what}")
             if isinstance(item, ProviderResult):
                 result = item
-            elif isinstance(item, GraphEvent):
-                yield item
             else:
-                raise ProviderBrokeProtocol(name, f"it sent {type(item).__name__}, neither an event nor a result")
+                yield item
     if result is None:
         raise ProviderBrokeProtocol(name, "it ended without a result")
     yield result
+
+
+def _understood(name: str, sent: object, stamp: Stamp) -> Item:
+    """Return what was sent, as a value that can be recorded."""
+    try:
+        if isinstance(sent, Mapping):
+            item = read_line(sent, stamp)
+            if isinstance(item, LineError):
+                raise ProviderFailed(name, item.message, retryable=item.retryable)
+            return item
+        if isinstance(sent, ProviderResult):
+            return read_result({field.name: getattr(sent, field.name) for field in fields(sent)})
+    except ValueError as error:
+        raise ProviderBrokeProtocol(name, str(error)) from None
+    if isinstance(sent, GraphEvent):
+        return sent
+    raise ProviderBrokeProtocol(name, f"it sent {type(sent).__name__}, neither an event nor a result")
+
+
+def _closing(stream: Any) -> AbstractAsyncContextManager[Any]:
+    """Close the stream at the end, if it is one that can be closed."""
+    return aclosing(stream) if hasattr(stream, "aclose") else nullcontext(stream)
 
 
 async def merged(stream: AsyncIterator[Item], clock: Clock) -> AsyncGenerator[Item, None]:
