@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,9 @@ edges:
 """
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
 def invoke(*words: str) -> Result:
     """Run a command in this process; a typed error becomes its exit code, as `main` does it."""
     result = CliRunner().invoke(cli, list(words))
@@ -55,7 +58,19 @@ def invoke(*words: str) -> Result:
 def start(project: Path, *words: str) -> subprocess.Popen[str]:
     """Start the program in a process of its own."""
     command = [sys.executable, "-m", "sapwood", *words, "--project", str(project)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    STARTED.append(process)
+    return process
+
+
+@pytest.fixture(autouse=True)
+def _nobody_stays_behind() -> Iterator[None]:
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 def status_of(project: Path) -> tuple[str, str]:
