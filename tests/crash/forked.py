@@ -22,6 +22,8 @@ from sapwood.runtime.session import Run, Store
 from tests.crash.mutants import break_it
 from tests.crash.workload import record_call, register
 
+CHILD_S = 20  # a child that inherited a lock which nobody gives back waits for ever
+
 
 def say(line: str) -> None:
     os.write(1, line.encode() + b"\n")
@@ -66,6 +68,7 @@ def main() -> None:
         say(f"m{number}")
         pid = os.fork()
         if pid == 0:
+            signal.alarm(CHILD_S)
             try:
                 in_child(Path(path), agent, number)
             except BaseException as error:
@@ -73,7 +76,9 @@ def main() -> None:
             if rng.random() < 0.5:
                 os._exit(0)
             return  # through the end of the interpreter, with all that it closes
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status):
+            say(f"problem: child {number} did not end by itself")
         if rng.random() < 0.2:
             agent.flush()
     stop.set()
