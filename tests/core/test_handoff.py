@@ -277,6 +277,7 @@ def test_a_policy_holds_integers_of_0_or_more(name: str, value: Any) -> None:
 def test_the_policy_is_a_frozen_value_with_the_numbers_of_v1() -> None:
     policy = sapwood.ContextHandoffPolicyV1()
     assert dataclasses.astuple(policy) == (4, 32_000, 12_000, 1_000, 1)
+    assert sapwood.ContextHandoffPolicyV1.max_context_chars_total == 32_000  # the constants of HANDOFF
     with pytest.raises(dataclasses.FrozenInstanceError):
         policy.max_distance = 2  # type: ignore[misc]
 

@@ -7,7 +7,7 @@ without the manifest saying so. Equal artifacts and policy give equal bytes, in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +31,7 @@ _CONTENT_TYPE = f"one of {', '.join(CONTENT_TYPES)}"
 _NODE_KEY = f"a node key, {NODE_KEY.pattern}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: the class itself then has the numbers of v1, too
 class HandoffPolicy:
     """The bounds of a handoff; the defaults are policy v1. Lengths are UTF-16 units of included content."""
 
@@ -42,12 +42,13 @@ class HandoffPolicy:
     max_distance: int = 1
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
+        for name in BOUNDS:
             value = getattr(self, name)
             if not is_integer(value) or value < 0:
                 raise InvalidHandoff(name, value, "an integer of 0 or more")
 
 
+BOUNDS: Final = tuple(bound.name for bound in fields(HandoffPolicy))
 ContextHandoffPolicyV1 = HandoffPolicy
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from sapwood.core.graph import descendants, find_cycle, forward_order
 from sapwood.core.guards import parse_guard
-from sapwood.core.handoff import HandoffPolicy
+from sapwood.core.handoff import BOUNDS
 from sapwood.core.inputs import type_problem
 from sapwood.core.mistakes import Path, Problem, unknown_name
 from sapwood.core.outputs import output_problem
@@ -95,7 +95,7 @@ def _block(path: Path, node: Data, known: Known) -> Iterator[Problem]:
     if known.providers is not None and "provider" in node and node["provider"] not in known.providers:
         yield Problem((*path, "provider"), *unknown_name("provider", node["provider"], known.providers))
     for name in node.get("context", {}).get("policy", {}):
-        numbers = HandoffPolicy.__slots__
+        numbers = BOUNDS
         if name not in numbers:
             yield Problem((*path, "context", "policy", name), *unknown_name("number", name, numbers), at_key=True)
 

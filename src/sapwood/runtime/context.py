@@ -16,7 +16,7 @@ from sapwood.core import artifacts
 from sapwood.core.artifacts import BudgetResult, Report
 from sapwood.core.codec import from_record
 from sapwood.core.extensions import FAILURE_ROUTE, JOIN, RETRY, Extension, ExtensionPolicy, JoinChild, join_table
-from sapwood.core.handoff import HandoffPolicy, UpstreamArtifact, assemble_handoff
+from sapwood.core.handoff import BOUNDS, HandoffPolicy, UpstreamArtifact, assemble_handoff
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.phases import END_LINE, PhaseHandoff, PhaseManifest, budgeted_handoff_context
@@ -296,7 +296,7 @@ def to_phase_handoff(stored: artifacts.PhaseHandoff) -> PhaseHandoff:
 
 def policy_values(policy: HandoffPolicy) -> Mapping[str, int]:
     """Return every bound by its name, for the run's configuration."""
-    return {name: getattr(policy, name) for name in policy.__slots__}
+    return {name: getattr(policy, name) for name in BOUNDS}
 
 
 def _number(value: int | msgspec.UnsetType) -> int:

@@ -14,7 +14,7 @@ from sapwood.core.config import ExecutionConfig, Policies
 from sapwood.core.context_manifest import check_manifest
 from sapwood.core.envelope import Envelope, parse_envelope
 from sapwood.core.extensions import FAILURE_ROUTE, HEADER, JOIN, RETRY, Extension, ExtensionEnvelope, parse_extension
-from sapwood.core.handoff import HandoffPolicy, assemble_handoff
+from sapwood.core.handoff import BOUNDS, HandoffPolicy, assemble_handoff
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.lengths import count_units
@@ -22,7 +22,7 @@ from sapwood.core.nested import find_node
 from sapwood.core.workflow import workflow_from_dict
 from sapwood.errors import InvalidHandoff, NotFound
 from sapwood.ports import Reader
-from sapwood.runtime.context import PHASE_CONTRIBUTOR, to_upstream
+from sapwood.runtime.context import PHASE_CONTRIBUTOR, policy_values, to_upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def with_policy(reader: Reader, seen: SeenContext, policy: HandoffPolicy) -> See
 
 def changed_policy(policy: HandoffPolicy, changes: Iterable[str]) -> HandoffPolicy:
     """Return the policy with changes of the form `max_context_chars_total=16000`."""
-    values = {name: getattr(policy, name) for name in policy.__slots__}
+    values = dict(policy_values(policy))
     for change in changes:
         name, _, number = change.partition("=")
         if name not in values or not number.isdecimal():
@@ -261,7 +261,7 @@ def _recorded_policy(reader: Reader, run: ArtifactKey, node: str) -> HandoffPoli
 
 def _of_run(config: ExecutionConfig) -> dict[str, int]:
     given = config.policies.handoff if isinstance(config.policies, Policies) else None
-    return {name: given[name] for name in HandoffPolicy.__slots__ if name in given} if isinstance(given, dict) else {}
+    return {name: given[name] for name in BOUNDS if name in given} if isinstance(given, dict) else {}
 
 
 def _of_node(config: ExecutionConfig, node: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sapwood.core.config import ExecutionConfig, Policies
-from sapwood.core.handoff import HandoffPolicy
+from sapwood.core.handoff import BOUNDS, HandoffPolicy
 from sapwood.core.hashing import hash_text
 from sapwood.core.phases import PhaseManifest, resolve_manifest
 from sapwood.core.tokens import CHARS_4
@@ -46,7 +46,7 @@ def read_policies(config: ExecutionConfig) -> RunPolicies:
     handoff = stored.handoff if isinstance(stored.handoff, dict) else {}
     budgets = stored.budgets if isinstance(stored.budgets, dict) else {}
     ingest = stored.ingest if isinstance(stored.ingest, dict) else {}
-    known = {name: handoff[name] for name in HandoffPolicy.__slots__ if name in handoff}
+    known = {name: handoff[name] for name in BOUNDS if name in handoff}
     return RunPolicies(known, budgets.get("phases", {}), budgets.get("tokenizer", CHARS_4.name), ingest)
 
 
