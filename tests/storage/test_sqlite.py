@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sqlite3
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ from sapwood.storage import sqlite as sqlite_module
 from sapwood.storage.migrate import check_sqlite, load_migrations, migrate_sqlite
 from sapwood.storage.sqlite import SqliteStore
 from sapwood.storage.sqlite_file import has_wal_reset_bug
+from tests.conftest import Dose
 from tests.storage.contract import KEYS, StoreContract, record, start_run, version
 
 
@@ -278,6 +281,35 @@ def test_the_log_is_moved_into_the_file_beside_the_commits(tmp_path: Path, monke
     assert (tmp_path / "s.db-wal").stat().st_size < 100 * 8192
     with store.read() as reader:
         assert reader.count() == 200
+    store.close()
+
+
+@pytest.mark.torture(short=12, full=300)
+def test_a_log_with_room_for_more_is_read_up_to_its_last_whole_commit(tmp_path: Path, dose: Dose) -> None:
+    """The log is lengthened with zeros. Copied at any moment and cut anywhere, it gives whole commits, in order."""
+    store = SqliteStore(tmp_path / "s.db")
+    root = start_run(store)
+    log = tmp_path / "s.db-wal"
+    for number in range(60):
+        store.append([record(KEYS.child(root), b"%03d" % number + os.urandom(20_000)) for _ in range(3)])
+    size = log.stat().st_size
+    assert size % (8192 + 24) != 32, "the log has no room for more; nothing is tested here"
+    for number in range(dose.count):
+        copy = tmp_path / f"copy{number}"
+        copy.mkdir()
+        names = [str(tmp_path / "s.db"), str(log)]
+        subprocess.run(["cp", *names, str(copy)], check=True)  # not by this process: it would drop SQLite's locks
+        if number:
+            os.truncate(copy / "s.db-wal", dose.rng.randrange(size))
+        again = SqliteStore(copy / "s.db")
+        with again.read() as reader:
+            found = [each.content[:3] for each in reader.load(root)][1:]
+            assert list(reader.damaged()) == []
+        again.close()
+        wanted = [b"%03d" % each for each in range(60) for _ in range(3)]
+        if found != wanted[: len(found)] or len(found) % 3 or (number == 0 and found != wanted):
+            dose.failures.append(f"copy {number}: {len(found)} artifacts")
+        shutil.rmtree(copy)
     store.close()
 
 

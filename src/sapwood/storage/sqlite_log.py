@@ -17,8 +17,7 @@ from sapwood.errors import StoreDamaged
 FRAME_HEADER_BYTES: Final = 24
 GROW_FROM_BYTES: Final = 256 * 1024  # a process that writes little never pays for it
 ROOM_BYTES: Final = 256 * 1024
-_ZEROS = bytes(64 * 1024)
-_STEP = [_ZEROS] * 16
+_ZEROS = bytes(1024 * 1024)
 
 
 class WriteAheadLog:
@@ -42,7 +41,7 @@ class WriteAheadLog:
                 self._fd = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
             self._size = os.fstat(self._fd).st_size  # never before the end of what any process wrote
             if self._size - used <= ROOM_BYTES:
-                self._size += os.pwritev(self._fd, _STEP, self._size)
+                self._size += os.pwrite(self._fd, _ZEROS, self._size)
 
     def check(self, where: str) -> None:
         """Raise StoreDamaged when the log that other processes see is not the one that we write."""
