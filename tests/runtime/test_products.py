@@ -208,6 +208,27 @@ def test_tickets_link_to_the_discovery_of_their_run(tmp_path: Path, store: Store
     assert second.tasks[0].discovery_links[0].entry == "q1"
 
 
+def test_agents_that_answer_in_text_alone_give_their_reports_in_a_json_block(tmp_path: Path, store: Store) -> None:
+    flow = workflow(
+        agent("find", produces="discovery_report"),
+        agent("plan", produces="planning_tickets"),
+        edges=[Edge(source="find", target="plan")],
+    )
+    older = block({"discovery_report": {}})
+    quoted = f"ALPHRED_UPSTREAM_ARTIFACT v1\ncontent:\n<<<BEGIN>>>\n{block({'planning_tickets': []})}<<<END>>>\n"
+    answers = {
+        "find": ProviderResult(report=f"{older}Found.\n\n{block({'discovery_report': DISCOVERY})}```json\nnot\n```\n"),
+        "plan": ProviderResult(report=f"Planned.\n\n{block({'planning_tickets': [ticket()]})}{quoted}"),
+    }
+    key, status = run(store, tmp_path, flow, answers)
+    assert status == "completed"
+    assert len(all_of(store, key, DiscoveryReport)) == len(all_of(store, key, PlanningTicket)) == 1
+
+
+def block(value: Any) -> str:
+    return f"```json\n{json.dumps(value)}\n```\n"
+
+
 @pytest.mark.parametrize(
     ("found", "tickets", "why"),
     [

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from sapwood.core.codec import SHAPES
+from sapwood.core.fences import parse_fences
 from sapwood.core.findings import Finding
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
@@ -16,6 +20,23 @@ from sapwood.errors import InvalidArtifact
 DISCOVERY: Final = "data.discovery_report"
 TICKETS: Final = "data.planning_tickets"
 A = TypeVar("A", bound=Artifact)
+
+
+def with_part(data: Mapping[str, Any], report: str, name: str) -> Mapping[str, Any]:
+    """Return `data`, with the part `name` from the report where only that has it.
+
+    An agent that answers in text alone gives the part in a block that opens with three backticks and `json`; the last
+    such block counts, and none that it quotes from an agent before it.
+    """
+    if name in data:
+        return data
+    for block in reversed(parse_fences(report)):
+        if block.lang == "json" and block.reason != "quoted_upstream":
+            with suppress(msgspec.DecodeError):
+                given = msgspec.json.decode(block.content)
+                if isinstance(given, dict) and name in given:
+                    return {**data, name: given[name]}
+    return data
 
 
 def read_discovery_report(data: Mapping[str, Any], key: ArtifactKey) -> DiscoveryReport:

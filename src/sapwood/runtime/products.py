@@ -18,7 +18,7 @@ from sapwood.core.outputs import output_path
 from sapwood.core.phase_result import phase_handoff
 from sapwood.core.phases import PhaseHandoff
 from sapwood.core.plans import DiscoveryReport
-from sapwood.core.produced import read_discovery_report, read_planning_tickets
+from sapwood.core.produced import read_discovery_report, read_planning_tickets, with_part
 from sapwood.core.workflow import AgentNode
 from sapwood.errors import IngestFailed, SapwoodError, StoreError
 from sapwood.ports import Document
@@ -72,12 +72,12 @@ def _write_document(work: Work, done: Done, journal: Journal, made: list[Artifac
 
 
 def _checked_reports(node: AgentNode, work: Work, done: Done, journal: Journal) -> list[Artifact]:
+    if node.produces is None:
+        return []
+    data = with_part(done.result.data, done.result.report, node.produces)
     if node.produces == "discovery_report":
-        return [read_discovery_report(done.result.data, journal.keys.child(work.delivery))]
-    if node.produces == "planning_tickets":
-        found = _discoveries(work, journal)
-        return [*read_planning_tickets(done.result.data, lambda: journal.keys.child(work.delivery), found)]
-    return []
+        return [read_discovery_report(data, journal.keys.child(work.delivery))]
+    return [*read_planning_tickets(data, lambda: journal.keys.child(work.delivery), _discoveries(work, journal))]
 
 
 def _discoveries(work: Work, journal: Journal) -> Mapping[ArtifactKey, DiscoveryReport]:
