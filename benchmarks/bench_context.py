@@ -27,6 +27,8 @@ ROUNDS = 400
 TEXTS = {
     "ascii": "report alpha beta gamma, <b>delta</b>\n",
     "latin": "réport alpha bêta gamma, <b>dëlta</b>\n",
+    "quotes": "It didn’t stop — “not once”, he said, and faced a bad decade.\n",
+    "han": "文件内容测试报告，上下文预算。\n",
     "cjk": "文件内容“测试”报告，上下文预算。\n",
     "emoji": "ab \U0001f600 cd \U0001f680\n",
 }

@@ -334,3 +334,24 @@ def test_without_the_minimum_the_vector_that_drops_goes_red(monkeypatch: pytest.
     reports = [artifact(run_node_id=n, artifact_id=n, content="a" * size) for n, size in sizes]
     assert assemble(reports).manifest["included_count"] == 3
     assert assemble(reports, policy=sapwood.HandoffPolicy(min_remaining_chars=0)).manifest["included_count"] == 4
+
+
+INVISIBLE_RANGES = ((0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x2069), (0xE0000, 0xE007F))
+
+
+@given(
+    st.text(st.sampled_from("aeiz ’“—文😀\u2500\u200a\u2010\u2029\u202f\u205f\u206a") | ALPHABET, max_size=40),
+    st.integers(1, 9),
+    st.sampled_from([None, 0x200B, 0x200F, 0x202A, 0x202E, 0x2060, 0x2065, 0x2069, 0xE0000, 0xE007F, 0x2070, 0xE0080]),
+    st.integers(0, 40),
+)
+def test_invisible_characters_are_found_whatever_they_stand_among(
+    text: str, repeat: int, mark: int | None, place: int
+) -> None:
+    content = text * repeat
+    content = content[:place] + ("" if mark is None else chr(mark)) + content[place:]
+    policy = sapwood.HandoffPolicy(max_chars_per_artifact=30)
+    handoff = assemble([artifact(content=content)], policy=policy)
+    shown = sapwood.parse_envelope(handoff.entries[0]).content
+    expected = any(first <= ord(one) <= last for one in shown for first, last in INVISIBLE_RANGES)
+    assert bool(handoff.manifest["invisible_chars"]) == expected
