@@ -30,7 +30,7 @@ from sapwood.core.record import Record
 from sapwood.core.routing import Selection, VisitResult, next_try_delay_s, route
 from sapwood.core.schedule import selected_predecessors
 from sapwood.core.substitution import substitute_text
-from sapwood.core.workflow import GateNode
+from sapwood.core.workflow import AgentNode, GateNode
 from sapwood.errors import DuplicateClaim, IncompleteRun
 from sapwood.ports import Claim
 from sapwood.runtime.budgets import open_meter
@@ -121,12 +121,13 @@ class Journal:
         number = len(attempt.deliveries) + 1
         key = self.keys.child(attempt.request)
         interrupted = attempt.deliveries[number - 1] if number > 1 else None
-        delivery = Delivery(key, delivery=number, interrupted=interrupted)
+        level = history.level_of(attempt.node)
+        node, folder = level.workflow.node(attempt.node), self.world.project
+        provider = node.provider if isinstance(node, AgentNode) else msgspec.UNSET
+        delivery = Delivery(key, delivery=number, provider=provider, interrupted=interrupted)
         events = [] if interrupted is None else self._below(key, resumed(self.event, attempt.node))
         self.claim([delivery, *events], [Claim(plan.run, attempt.node, attempt.number, number, DELIVERY, key)])
         attempt.deliveries[number] = key
-        level = history.level_of(attempt.node)
-        node, folder = level.workflow.node(attempt.node), self.world.project
         return Work(plan, history, level, node, attempt, attempt.run_node_id, key, meter, folder)
 
     def end_attempt(self, work: Work, done: Done) -> str:

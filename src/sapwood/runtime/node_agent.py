@@ -22,6 +22,7 @@ from sapwood.runtime.context import (
     budget_artifacts,
     contributions_of,
 )
+from sapwood.runtime.discoveries import discovery_contributions
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.prompts import Composed, compose
 from sapwood.runtime.tokenizer import load_counter
@@ -71,7 +72,11 @@ def record_prompt(
     node: AgentNode, work: Work, journal: Journal, context: AssembledContext
 ) -> tuple[ProviderRunOptions, str]:
     """Record the texts the provider will get, with all that rebuilds them; return them as it will get them."""
-    contributions: list[Contribution | Contributor] = [*contributions_of(context), *journal.world.contributors]
+    contributions: list[Contribution | Contributor] = [
+        *contributions_of(context),
+        *discovery_contributions(node, work, journal),
+        *journal.world.contributors,
+    ]
     try:
         templates = journal.world.store.templates
         system = _system(node, journal)

@@ -6,23 +6,20 @@ Only the project's files can be written twice: a call that is made again writes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from sapwood.core import artifacts
-from sapwood.core.codec import from_record
 from sapwood.core.inputs import goal_of
-from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.outputs import output_path
 from sapwood.core.phase_result import phase_handoff
 from sapwood.core.phases import PhaseHandoff
-from sapwood.core.plans import DiscoveryReport
 from sapwood.core.produced import read_discovery_report, read_planning_tickets, with_part
 from sapwood.core.workflow import AgentNode
 from sapwood.errors import IngestFailed, SapwoodError, StoreError
 from sapwood.ports import Document
 from sapwood.runtime.context import load_phase_handoffs, to_phase_handoff
+from sapwood.runtime.discoveries import load_discoveries
 from sapwood.runtime.evidence import provider_evidence
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.verdicts import known_verdicts
@@ -77,13 +74,7 @@ def _checked_reports(node: AgentNode, work: Work, done: Done, journal: Journal) 
     data = with_part(done.result.data, done.result.report, node.produces)
     if node.produces == "discovery_report":
         return [read_discovery_report(data, journal.keys.child(work.delivery))]
-    return [*read_planning_tickets(data, lambda: journal.keys.child(work.delivery), _discoveries(work, journal))]
-
-
-def _discoveries(work: Work, journal: Journal) -> Mapping[ArtifactKey, DiscoveryReport]:
-    with journal.world.store.artifacts.read() as reader:
-        found = [from_record(record) for record in reader.load_kinds(work.plan.run, [DiscoveryReport.__name__])]
-    return {one.key: one for one in found if isinstance(one, DiscoveryReport)}
+    return [*read_planning_tickets(data, lambda: journal.keys.child(work.delivery), load_discoveries(work, journal))]
 
 
 def _handoff(node: AgentNode, work: Work, done: Done, journal: Journal, written: list[str]) -> list[Artifact]:
