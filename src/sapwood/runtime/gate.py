@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,7 +14,7 @@ from sapwood.core.tree import REQUIRED_GROUPS
 from sapwood.errors import InvalidKey
 from sapwood.ports import Reader
 
-WATCHED: Final = frozenset({"Execution", "Seal", *REQUIRED_GROUPS})
+WATCHED: Final = frozenset({"Execution", "RefArtifact", "Seal", *REQUIRED_GROUPS})
 
 
 class Judgement(NamedTuple):
@@ -31,6 +32,7 @@ class Judgement(NamedTuple):
 def judge(reader: Reader, run: ArtifactKey) -> Judgement:
     """Read the run once, in key order, and say whether it may complete."""
     merkle, kinds, groups, problems = MerkleHead(), Counter[str](), Counter[str](), []
+    references: dict[str, ArtifactKey] = {}
     has_root, add = False, merkle.add
     for artifact in reader.outline(run):
         kind = artifact.kind
@@ -41,6 +43,8 @@ def judge(reader: Reader, run: ArtifactKey) -> Judgement:
             if kind == "Execution" and artifact.key != run:
                 problems.append(f"a second root: Execution {artifact.key}")
             has_root = has_root or (kind == "Execution" and artifact.key == run)
+            if kind == "RefArtifact":
+                references.setdefault(artifact.content_hash, artifact.key)  # equal contents have equal targets
             groups[kind] += artifact.key.depth == 2
         add(hash_leaf(artifact))
         kinds[kind] += 1
@@ -51,18 +55,20 @@ def judge(reader: Reader, run: ArtifactKey) -> Judgement:
         for group in REQUIRED_GROUPS
         if groups[group] != 1
     ]
-    problems += _dangling(reader, run) if kinds["RefArtifact"] else []
+    problems += _dangling(reader, references.values())
     return Judgement(tuple(problems), dict(sorted(kinds.items())), merkle.head().hex())
 
 
-def _dangling(reader: Reader, run: ArtifactKey) -> list[str]:
+def _dangling(reader: Reader, references: Iterable[ArtifactKey]) -> list[str]:
     targets: dict[ArtifactKey, ArtifactKey] = {}
     unreadable = []
-    for record in reader.load_kinds(run, ["RefArtifact"]):
+    for source in references:
+        record = reader.find(source)
+        assert record is not None  # one snapshot
         try:
-            targets.setdefault(ArtifactKey(msgspec.json.decode(record.content)["target"]), record.key)
+            targets.setdefault(ArtifactKey(msgspec.json.decode(record.content)["target"]), source)
         except (ValueError, KeyError, TypeError, InvalidKey):  # decoding has several errors; all are a ValueError
-            unreadable.append(f"RefArtifact {record.key} cannot be read")
+            unreadable.append(f"RefArtifact {source} cannot be read")
     return unreadable + [
         f"RefArtifact {source} refers to {target}, which is not stored"
         for target, source in targets.items()
