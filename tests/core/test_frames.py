@@ -57,6 +57,11 @@ def test_a_key_that_would_be_too_long_is_refused() -> None:
         sub_workflow(OUTER, node, {})
 
 
+def test_a_key_that_leaves_no_room_for_children_is_refused() -> None:
+    with pytest.raises(SpawnRefused, match="leaves 7 characters"):
+        names_of(SpawnNode(key="s" * 120, each=EACH), [1])
+
+
 def agent(key: str) -> AgentNode:
     return AgentNode(key=key, template="tpl.agent.x")
 

@@ -302,6 +302,16 @@ def test_a_graph_inside_is_continued_where_it_was(tmp_path: Path, store: Store, 
     assert sum(one.delivery == 2 for one in all_of(store, run, Delivery)) == 1
 
 
+def test_graphs_nested_deeper_than_keys_allow_fail_with_a_reason(tmp_path: Path, store: Store) -> None:
+    flow = chain("leaf")
+    for _ in range(22):
+        each = WorkflowNode(key="s", workflow="x", definition=flow)
+        flow = workflow(SpawnNode(key="s", each=each, items=(1,)), edges=[])
+    run = begin(store, flow)
+    assert run_to_end(store, tmp_path, run, Provider(echo)) == "failed"
+    assert any("graphs inside graphs deeper than" in str(one.error) for one in all_of(store, run, AgentResult))
+
+
 # write_file
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from sapwood.runtime import executor as executor_module
 from sapwood.runtime.control import Control
 from sapwood.runtime.overview import Overview
 from sapwood.runtime.session import Store
+from sapwood.runtime.watch import POLLING_S, Said, Watch
 from tests.runtime.test_executor import begin, wait_for
 from tests.runtime.world import Provider, agent, all_of, chain, echo, make_executor, open_world, workflow
 
@@ -203,6 +205,33 @@ def test_a_gate_outlives_any_number_of_processes(tmp_path: Path, store: Store, m
         wait_for(lambda: len(all_of(store, run, Delivery)) == 2)
         Control(store.artifacts, KeyFactory()).answer(run, "review", "approved", "me")
         assert engine.wait(run, 10) == "completed"
+
+
+def test_many_calls_that_want_to_know_ask_the_store_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ArtifactKey(begin(store, gated()))
+    watch, control, asked = Watch(store.artifacts), Control(store.artifacts, store.keys), []
+    real = Watch._ask
+
+    def counted(self: Watch, key: ArtifactKey, pauses: int) -> Said:
+        asked.append(key)
+        return real(self, key, pauses)
+
+    monkeypatch.setattr(Watch, "_ask", counted)
+
+    async def many() -> set[tuple[bool, bool]]:
+        found = await asyncio.gather(*(watch.said(run) for _ in range(100)))
+        await asyncio.sleep(POLLING_S)
+        return {(one.is_cancelled, one.is_paused) for one in found}
+
+    assert asyncio.run(many()) == {(False, False)}
+    assert len(asked) == 1
+    control.pause(run.text)
+    assert asyncio.run(many()) == {(False, True)}
+    control.resume(run.text)
+    assert asyncio.run(many()) == {(False, False)}
+    control.pause(run.text)
+    control.cancel(run.text)
+    assert asyncio.run(many()) == {(True, True)}
 
 
 # the store fails

@@ -19,6 +19,7 @@ from sapwood.core.workflow import Edge, Node, SpawnNode, Workflow, WorkflowNode
 from sapwood.errors import SpawnRefused
 
 MAX_KEY_CHARS: Final = 128
+MIN_NAME_CHARS: Final = 12  # a number of five digits, and a sixth to tell two equal names apart
 _NOT_IN_NAME = re.compile("[^A-Za-z0-9_-]+")
 
 
@@ -97,6 +98,8 @@ def items_of(outer: Frame, node: SpawnNode, report: Any) -> list[Any]:
 def names_of(node: SpawnNode, items: Sequence[Any]) -> list[str]:
     """Return a name for each item: its `name` as far as a key can hold it, else its number; each one once."""
     room = MAX_KEY_CHARS - len(node.key) - 1
+    if room < MIN_NAME_CHARS:
+        raise SpawnRefused(node.key, f"its key leaves {room} characters for the names of its children")
     names: list[str] = []
     taken: set[str] = set()
     for number, item in enumerate(items, 1):

@@ -10,20 +10,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from sapwood.core.keys import ArtifactKey
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import GateNode, SpawnNode, WorkflowNode
 from sapwood.errors import SapwoodError, StoreError
-from sapwood.runtime.history import CANCEL, OF_RUN, Attempt, Histories, History
+from sapwood.runtime.history import Attempt, Histories, History, Plan
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.node_kinds import perform
-from sapwood.runtime.pauses import is_paused
 from sapwood.runtime.products import add_products
 from sapwood.runtime.shielded import shielded
+from sapwood.runtime.watch import POLLING_S, Watch
 from sapwood.runtime.world import Done, Work, World
 
 MAX_DELIVERIES: Final = 10  # an attempt whose process died that often is what kills it
-POLLING_S: Final = 0.1
 
 
 class Cancelled(Exception):
@@ -41,6 +39,7 @@ class Executor:
         self.world = world
         self.journal = Journal(world)
         self._histories = Histories(world.store.artifacts)
+        self._watch = Watch(world.store.artifacts)
 
     async def route(self, run: str, running: Sequence[str]) -> list[str]:
         plan = self._histories.plan(run)
@@ -67,9 +66,10 @@ class Executor:
         one = history.attempts[node][attempt - 1]
         if one.result is not None:
             return one.result.status
-        if not await self._is_its_turn(run, history, one):
+        plan = self._histories.plan(run)
+        if not await self._is_its_turn(plan, history, one):
             return "paused"
-        work = await shielded(self.journal.open_delivery, self._histories.plan(run), history, one)
+        work = await shielded(self.journal.open_delivery, plan, history, one)
         try:
             done = await self._unless_stopped(work)
         except Cancelled:
@@ -95,18 +95,18 @@ class Executor:
             status = "completed" if history.progress.outcome == "success" else "failed"
         return await shielded(self.journal.close_run, self._histories.plan(run), history, status)
 
-    async def _is_its_turn(self, run: str, history: History, attempt: Attempt) -> bool:
+    async def _is_its_turn(self, plan: Plan, history: History, attempt: Attempt) -> bool:
         """Wait as long as a retry has to, from the recorded end of the try before it; tell whether to go on then."""
         tries = [one for one in history.open_tries(attempt.node) if one.number < attempt.number]
         before = tries[-1] if tries else None
         if before is None or before.result_key is None:
             return True
         due_ms = before.result_key.time_ms + 1000 * (before.retry_after_s or 0.0)
-        while not history.is_cancelled and (rest_s := (due_ms - self.world.store.clock()) / 1000) > 0:
+        while (rest_s := (due_ms - self.world.store.clock()) / 1000) > 0:
             await asyncio.sleep(min(rest_s, POLLING_S))
-            history = await asyncio.to_thread(self._histories.load, run)
-            if history.is_paused:
-                return False
+            said = await self._watch.said(plan.run)
+            if said.is_cancelled or said.is_paused:
+                return said.is_cancelled
         return True
 
     async def _unless_stopped(self, work: Work) -> Done:
@@ -115,7 +115,7 @@ class Executor:
         if len(work.attempt.deliveries) > MAX_DELIVERIES and not is_gate:
             return Done(ProviderResult(), error=f"its process died {MAX_DELIVERIES} times during this attempt")
         work.meter.check()
-        if await asyncio.to_thread(self._is_cancelled, work.plan.run):
+        if (await self._watch.said(work.plan.run)).is_cancelled:
             raise Cancelled
         task: asyncio.Task[Done] = asyncio.ensure_future(perform(work, self.journal))
         try:
@@ -123,9 +123,10 @@ class Executor:
                 await asyncio.wait({task}, timeout=self._next_look_s(work))
                 if not task.done():
                     work.meter.check()
-                    if await asyncio.to_thread(self._is_cancelled, work.plan.run):
+                    said = await self._watch.said(work.plan.run)
+                    if said.is_cancelled:
                         raise Cancelled
-                    if is_gate and await asyncio.to_thread(self._is_paused, work.plan.run):
+                    if said.is_paused and is_gate:
                         raise Paused
             return task.result()
         finally:
@@ -138,14 +139,6 @@ class Executor:
         if deadline_ms is None:
             return POLLING_S
         return min(POLLING_S, max(0.001, (deadline_ms - self.world.store.clock()) / 1000))
-
-    def _is_cancelled(self, run: ArtifactKey) -> bool:
-        with self.world.store.artifacts.read() as reader:
-            return reader.find_claim(run, OF_RUN, 0, 0, CANCEL) is not None
-
-    def _is_paused(self, run: ArtifactKey) -> bool:
-        with self.world.store.artifacts.read() as reader:
-            return is_paused(reader.list_claims(run))
 
 
 def _ready(history: History) -> tuple[list[str], list[str]]:

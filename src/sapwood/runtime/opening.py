@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sapwood.core.frames import inputs_of, items_of, names_of, sub_workflow
+from sapwood.core.keys import MAX_DEPTH
 from sapwood.core.schedule import selected_predecessors
 from sapwood.core.workflow import Node, SpawnNode, WorkflowNode
 from sapwood.errors import InvalidInputs, SpawnRefused
 from sapwood.runtime.history import History, Level
+
+# Below an opener come a request, the container in it, a request in that, its delivery, a prompt and its parts.
+MAX_OPENER_DEPTH: Final = MAX_DEPTH - 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,12 @@ class Opening:
 
 def opening_of(node: Node, level: Level, history: History) -> Opening:
     """Return what the node opens; raise InvalidInputs or SpawnRefused when it cannot."""
+    if (
+        level.opener is not None
+        and level.opener.depth > MAX_OPENER_DEPTH
+        and isinstance(node, SpawnNode | WorkflowNode)
+    ):
+        raise SpawnRefused(node.key, f"graphs inside graphs deeper than artifact keys of {MAX_DEPTH} levels allow")
     match node:
         case WorkflowNode():
             inputs = inputs_of(level.frame, node)
