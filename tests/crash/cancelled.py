@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import itertools
 import random
 import signal
 import sys
@@ -70,7 +71,9 @@ async def record_async(store: Store, name: str, told: Told) -> None:
 
 
 async def cancel_tasks(store: Store, count: int, rng: random.Random, told: Told) -> None:
-    for first in range(0, count, TASKS):
+    for first in itertools.count(0, TASKS):
+        if told.cancellations >= count:
+            return
         tasks = [asyncio.create_task(record_async(store, f"a{first + one}", told)) for one in range(TASKS)]
         for task in tasks:
             await asyncio.sleep(rng.uniform(0, 0.004))
@@ -89,7 +92,9 @@ def interrupt_often(store: Store, count: int, rng: random.Random, told: Told) ->
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGALRM, interrupt)
-    for number in range(count):
+    for number in itertools.count():
+        if told.cancellations >= count:
+            return
         try:
             signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.0002, rng.choice((0.004, 0.012, 0.03))))
             record_sync(store, f"i{number}", told)
@@ -113,7 +118,9 @@ def record_sync(store: Store, name: str, told: Told) -> None:
 
 
 def cancel_threads(store: Store, count: int, rng: random.Random, told: Told) -> None:
-    for first in range(0, count, TASKS):
+    for first in itertools.count(0, TASKS):
+        if told.cancellations >= count:
+            return
         threads = [
             threading.Thread(target=record_in_thread, args=(store, f"w{first + one}", told)) for one in range(TASKS)
         ]

@@ -26,7 +26,7 @@ def run_programme(name: str, *arguments: object) -> list[str]:
 def test_what_was_reported_before_a_cancellation_is_what_is_stored(tmp_path: Path, dose: Dose, how: str) -> None:
     *problems, last = run_programme("cancelled", tmp_path / "s.db", how, dose.count, dose.seed, "")
     dose.failures += problems
-    assert int(last.split()[0]) > dose.count // 4, "too few recordings were cancelled"
+    assert int(last) >= dose.count
 
 
 @pytest.mark.mutant

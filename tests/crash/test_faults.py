@@ -16,7 +16,8 @@ from tests.crash.full_store import build_store
 from tests.crash.shim import Fault, Faults, build_shim, under_shim
 
 
-def fail_calls(tmp_path: Path, fault: Fault, count: int, seed: int, mutant: str = "") -> list[str]:
+def fail_calls(tmp_path: Path, fault: Fault, count: int, seed: int, mutant: str = "") -> tuple[int, list[str]]:
+    """Return how many calls were made to fail, one in each recording, and what was wrong."""
     folder, page = tmp_path / "live", Faults(tmp_path / "page").path
     command = ["-m", "tests.crash.faulty", str(folder), str(page), fault.name, str(count), str(seed), mutant]
     with under_shim(build_shim(tmp_path), folder, *command, faults=page) as child:
@@ -26,7 +27,7 @@ def fail_calls(tmp_path: Path, fault: Fault, count: int, seed: int, mutant: str 
     calls, failures = map(int, last.split())
     assert calls > 20, "the shim saw too few calls"
     assert failures >= min(count, calls) * 0.9, "too few calls failed"
-    return problems
+    return failures, problems
 
 
 @pytest.mark.parametrize(
@@ -36,17 +37,19 @@ def fail_calls(tmp_path: Path, fault: Fault, count: int, seed: int, mutant: str 
 )
 @pytest.mark.torture(short=8, full=10_000)  # 10,000 is more than there are: every call fails once
 def test_the_nth_call_fails_and_nothing_that_returned_is_lost(tmp_path: Path, dose: Dose, fault: Fault) -> None:
-    dose.failures += fail_calls(tmp_path, fault, dose.count, dose.seed)
+    dose.count, problems = fail_calls(tmp_path, fault, dose.count, dose.seed)
+    dose.failures += problems
 
 
 @pytest.mark.mutant
 def test_a_recorder_that_forgets_what_it_could_not_commit_shows(tmp_path: Path) -> None:
-    assert any("are lost" in problem for problem in fail_calls(tmp_path, Fault.IO_ERROR, 12, 1, "forgets_on_error"))
+    _, problems = fail_calls(tmp_path, Fault.IO_ERROR, 12, 1, "forgets_on_error")
+    assert any("are lost" in problem for problem in problems)
 
 
 @pytest.mark.mutant
 def test_a_spool_that_leaves_its_torn_end_shows(tmp_path: Path) -> None:
-    problems = fail_calls(tmp_path, Fault.SHORT_WRITE, 20, 1, "keeps_torn_end")
+    _, problems = fail_calls(tmp_path, Fault.SHORT_WRITE, 20, 1, "keeps_torn_end")
     assert any("are lost" in problem for problem in problems)
 
 
