@@ -38,6 +38,7 @@ SapwoodError
 │   ├─ ProviderFailed          it says that it failed, or it could not be started
 │   └─ ProviderBrokeProtocol   no result, two results, or an event after the result
 ├─ ClockOutOfRange             the clock shows a time that no key can carry
+├─ EngineBroken                its database cannot be used
 ├─ EngineBusy                  this process already has an engine
 ├─ EngineFailed                the engine gave a run up; what was recorded stays
 ├─ EngineStuck                 a run asks for a visit that has ended
@@ -331,6 +332,13 @@ class ClockOutOfRange(SapwoodError):
             f"the clock shows {_shown(now_ms)} ms; a key carries whole milliseconds from 0 to 2**48 - 1, set the clock"
         )
         self.now_ms = now_ms
+
+
+class EngineBroken(SapwoodError):
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path} cannot be used: {why}; remove it, nothing is lost: runs go on from what is recorded")
+        self.path = path
+        self.why = why
 
 
 class EngineBusy(SapwoodError):

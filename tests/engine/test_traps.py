@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from sapwood.engine import slots, workflows
 from sapwood.engine.boot import VERSION, boot
 from sapwood.engine.database import open_database
 from sapwood.engine.slots import exclusive
-from sapwood.errors import EngineBusy, EngineStuck, RunBusy
+from sapwood.errors import EngineBroken, EngineBusy, EngineStuck, RunBusy
 from tests.conftest import ROOT
 from tests.engine.fake import FakeSteps
 
@@ -433,6 +433,52 @@ def run_one(folder: Path) -> None:
     with boot(folder / "engine.db", FakeSteps(folder / "log", CHAIN)) as engine:
         engine.submit(RUN)
         assert engine.wait(RUN, 20) == "completed"
+
+
+class Died(Exception):
+    """The process ended here."""
+
+
+def die_over_the_migrations(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boot an engine whose process ends while its tables are made: after some, before the others."""
+
+    def open_and_die(path: Path) -> sa.Engine:
+        database = open_database(path)
+        made: list[str] = []
+
+        def count(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+            made.extend([statement] if statement.startswith("CREATE TABLE") else [])
+            if len(made) > 3:
+                raise Died
+
+        sa.event.listen(database, "before_cursor_execute", count)
+        return database
+
+    with monkeypatch.context() as patch:
+        patch.setattr(boot_module, "open_database", open_and_die)
+        with pytest.raises(Died):
+            boot(folder / "engine.db", FakeSteps(folder / "log", CHAIN))
+
+
+def test_who_dies_while_the_tables_are_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    die_over_the_migrations(tmp_path, monkeypatch)
+    run_one(tmp_path)
+
+
+@pytest.mark.mutant
+def test_tables_made_one_by_one_stay_half_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boot_module, "whole_migrations", lambda _database: nullcontext())
+    die_over_the_migrations(tmp_path, monkeypatch)
+    with pytest.raises(EngineBroken, match="already exists"):
+        run_one(tmp_path)
+
+
+def test_a_file_that_is_no_database_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "engine.db").write_text("not a database, whatever its name says")
+    with pytest.raises(EngineBroken, match="remove it, nothing is lost"):
+        run_one(tmp_path)
+    (tmp_path / "engine.db").unlink()
+    run_one(tmp_path)
 
 
 def test_a_slot_is_gone_when_its_process_is(tmp_path: Path) -> None:

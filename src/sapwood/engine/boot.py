@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 import sqlalchemy
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-from sapwood.engine.database import open_database
+from sapwood.engine.database import open_database, whole_migrations
 from sapwood.engine.memory import give_back_large_blocks
 from sapwood.engine.reaper import Reaper
 from sapwood.engine.slots import Slot, exclusive
 from sapwood.engine.workflows import GraphWorkflow, register, start
-from sapwood.errors import EngineBusy, RunBusy
+from sapwood.errors import EngineBroken, EngineBusy, RunBusy
 from sapwood.ports import Steps
 
 APPLICATION = "sapwood"
@@ -35,7 +35,10 @@ T = TypeVar("T")
 
 
 def boot(path: Path, steps: Steps) -> Engine:
-    """Start the engine on the database at `path` (`engine.db`). Raises EngineBusy when this process has one already."""
+    """Start the engine on the database at `path` (`engine.db`).
+
+    Raises EngineBusy when this process has one already, and EngineBroken when the file is of no use.
+    """
     give_back_large_blocks()
     folder = path.with_suffix(".slots")
     slot = Slot(folder)
@@ -116,13 +119,16 @@ async def _launch(path: Path, database: sqlalchemy.Engine, executor_id: str, ste
         if executor_id != DBOS.executor_id:  # the constructor hands out the instance that is there already
             raise EngineBusy
         graph = register(steps, POLLING_S)
-        DBOS.launch()
+        with whole_migrations(database):
+            DBOS.launch()
     except EngineBusy:
         database.dispose()
         raise
-    except BaseException:
+    except BaseException as error:
         DBOS.destroy(destroy_registry=True)
         database.dispose()
+        if isinstance(error, sqlalchemy.exc.DatabaseError):
+            raise EngineBroken(str(path), str(error.orig)) from error
         raise
     return graph
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -18,6 +20,23 @@ def open_database(path: Path) -> sa.Engine:
     database = sa.create_engine(f"sqlite:///{path}", pool_size=4, max_overflow=4)
     sa.event.listen(database, "connect", _prepare)
     return database
+
+
+@contextmanager
+def whole_migrations(database: sa.Engine) -> Iterator[None]:
+    """While the block runs, tables are made in a transaction: a process that dies over it leaves none of them.
+
+    Python's own transactions begin with the first INSERT; what dbos creates before it would stay, half made, for ever.
+    """
+    sa.event.listen(database, "begin", _begin)
+    try:
+        yield
+    finally:
+        sa.event.remove(database, "begin", _begin)
+
+
+def _begin(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
