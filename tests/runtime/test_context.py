@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def test_what_is_recorded_while_reading_does_not_get_in(run: ContextRun, monkeyp
     run.perform("a", "old", to=("c",))
     run.perform("b", "old", to=("c",))
     scopes = [visit.scope for visit in run.visits]
-    original = context_module._latest
+    original = context_module._latest_place
     done: list[bool] = []
 
     def and_then_record(reader: object, visit: object, kinds: object) -> object:
@@ -123,9 +124,24 @@ def test_what_is_recorded_while_reading_does_not_get_in(run: ContextRun, monkeyp
             run.add(run.artifact(scopes[1], "b", 1, "report", "new"))
         return found
 
-    monkeypatch.setattr(context_module, "_latest", and_then_record)
+    monkeypatch.setattr(context_module, "_latest_place", and_then_record)
     assert sources(run.context("c")) == [("a", "old"), ("b", "old")]
     assert sources(run.context("c")) == [("a", "old"), ("b", "new")]
+
+
+def test_many_large_reports_are_not_in_memory_together(run: ContextRun) -> None:
+    size = 1_000_000
+    for place in range(24):
+        run.visit(f"n{place:02}", ("report", chr(0x4E00 + place) * size), to=("join",))
+    tracemalloc.start()
+    try:
+        manifest = run.context("join").manifest
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (manifest["included_count"], len(manifest["dropped_artifact_ids"])) == (3, 21)
+    assert manifest["dropped_chars_total"] == 24 * size - 32_000
+    assert peak_bytes < 8 * 3 * size  # a few copies of one report, not of twenty-four
 
 
 def test_extensions_are_off_unless_asked_for(run: ContextRun) -> None:
@@ -268,13 +284,13 @@ def test_an_unknown_tokenizer_is_a_typed_error_that_says_what_there_is() -> None
 
 @pytest.mark.mutant
 def test_reading_in_two_snapshots_lets_a_late_report_in(run: ContextRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = context_module._latest
+    original = context_module._latest_place
 
     def in_its_own_snapshot(_reader: object, visit: object, kinds: object) -> object:
         with run.store.read() as fresh:
             return original(fresh, visit, kinds)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(context_module, "_latest", in_its_own_snapshot)
+    monkeypatch.setattr(context_module, "_latest_place", in_its_own_snapshot)
     with pytest.raises(AssertionError):
         test_what_is_recorded_while_reading_does_not_get_in(run, monkeypatch)
 

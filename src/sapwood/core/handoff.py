@@ -6,7 +6,7 @@ without the manifest saying so. Equal artifacts and policy give equal bytes, in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ from sapwood.core.envelope import CONTENT_TYPES, write_envelope
 from sapwood.core.expect import expect, expect_each
 from sapwood.core.extensions import Extension, cut_extension, write_extension
 from sapwood.core.instants import find_instant
-from sapwood.core.integers import is_id, is_integer
+from sapwood.core.integers import MAX_ID, is_id, is_integer
 from sapwood.core.lengths import Cut, encode_counted, head_tail
 from sapwood.core.nodekey import NODE_KEY, is_node_key
 from sapwood.errors import InvalidHandoff
@@ -50,6 +50,7 @@ class HandoffPolicy:
 
 BOUNDS: Final = tuple(bound.name for bound in fields(HandoffPolicy))
 ContextHandoffPolicyV1 = HandoffPolicy
+_EVERYTHING = HandoffPolicy(MAX_ID, MAX_ID, MAX_ID, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +95,15 @@ class Handoff:
 
 
 class _Placement(NamedTuple):
-    """What was placed: entry by entry its text, counts and hash; what could mislead in it; and what was left out."""
+    """What was placed: of each entry its text, source, counts and hash; what could mislead in it; what was left out."""
 
     entries: list[str]
+    node_keys: list[str]
     counts: list[dict[str, int]]
     digests: list[str]
     flagged: list[tuple[int, ContentFlags]]
-    dropped: Sequence[UpstreamArtifact]
+    dropped: list[tuple[int, int]]
+    """Id and length of each."""
     is_overflow: bool
 
 
@@ -117,21 +120,54 @@ def assemble_handoff(
 
     Reports come first, by policy v1; what `extensions` use is taken off the total before reports are placed.
     """
-    _require(is_id(workflow_run_id), "workflow_run_id", workflow_run_id, _ID)
-    _require(is_node_key(target_node_key), "target_node_key", target_node_key, _NODE_KEY)
-    assembly_timestamp = _instant("assembled_at", assembled_at)
     expect(policy, HandoffPolicy, "policy", "a HandoffPolicy")
     artifacts = expect_each(artifacts, UpstreamArtifact, "artifacts", "UpstreamArtifacts")
     in_scope = [artifact for artifact in artifacts if artifact.distance <= policy.max_distance]
-    candidates = order_candidates(latest_reports(in_scope))
+    return assemble_ordered(
+        order_candidates(latest_reports(in_scope)),
+        bool(in_scope),
+        workflow_run_id=workflow_run_id,
+        target_node_key=target_node_key,
+        assembled_at=assembled_at,
+        policy=policy,
+        extensions=extensions,
+    )
+
+
+def assemble_ordered(
+    candidates: Iterable[UpstreamArtifact],
+    has_artifacts: bool,
+    *,
+    workflow_run_id: int,
+    target_node_key: str,
+    assembled_at: str,
+    policy: HandoffPolicy,
+    extensions: Sequence[Extension] = (),
+) -> Handoff:
+    """Do the same with candidates that are the latest reports, in their stable order, already.
+
+    Each is let go before the next is taken, so that their contents need not be in memory together. `has_artifacts`
+    tells whether the predecessors left anything at all.
+    """
+    _require(is_id(workflow_run_id), "workflow_run_id", workflow_run_id, _ID)
+    _require(is_node_key(target_node_key), "target_node_key", target_node_key, _NODE_KEY)
+    assembly_timestamp = _instant("assembled_at", assembled_at)
     run, target, remaining_chars = workflow_run_id, target_node_key, policy.max_context_chars_total
     extras, accounts, used_chars = _place_extensions(extensions, remaining_chars, run, target)
     placement = _place_reports(candidates, policy, remaining_chars - used_chars, run, target)
-    manifest = _manifest_of_reports(candidates, placement)
-    manifest["no_eligible_artifact_types"] = bool(in_scope) and not candidates
+    manifest = _manifest_of_reports(placement)
+    manifest["no_eligible_artifact_types"] = has_artifacts and not placement.counts and not placement.dropped
     manifest["extensions"] = accounts
     manifest["assembly_timestamp"] = assembly_timestamp
     return Handoff((*placement.entries, *extras), manifest)
+
+
+def account_for(reports: Iterable[UpstreamArtifact], assembled_at: str) -> dict[str, Any]:
+    """Return the manifest of a node that takes these reports whole, in this order, and for which no entry is made."""
+    placement = _place_reports(reports, _EVERYTHING, MAX_ID, 1, "nobody", write=lambda *_: "")
+    manifest = _manifest_of_reports(placement)
+    manifest |= {"no_eligible_artifact_types": False, "extensions": []}
+    return {**manifest, "assembly_timestamp": _instant("assembled_at", assembled_at)}
 
 
 def latest_reports(artifacts: Iterable[UpstreamArtifact]) -> list[UpstreamArtifact]:
@@ -185,24 +221,33 @@ def _account(extension: Extension, cut: Cut, digest: str) -> dict[str, Any]:
 
 
 def _place_reports(
-    candidates: list[UpstreamArtifact], policy: HandoffPolicy, remaining_chars: int, run: int, target: str
+    candidates: Iterable[UpstreamArtifact],
+    policy: HandoffPolicy,
+    remaining_chars: int,
+    run: int,
+    target: str,
+    write: Callable[[UpstreamArtifact, str, int, str, int, str], str] = write_envelope,
 ) -> _Placement:
     """Add candidates in order until the count or the room is used up; what follows is dropped."""
     entries: list[str] = []
+    node_keys: list[str] = []
     counts: list[dict[str, int]] = []
     digests: list[str] = []
     flagged: list[tuple[int, ContentFlags]] = []
+    dropped: list[tuple[int, int]] = []
     is_overflow, most_chars = False, policy.max_chars_per_artifact
     for artifact in candidates:
         if len(entries) == policy.max_upstream_artifacts or remaining_chars < policy.min_remaining_chars:
-            return _Placement(entries, counts, digests, flagged, candidates[len(entries) :], True)
+            dropped.append((artifact.artifact_id, artifact.chars))
+            continue
         text, chars = artifact.content, artifact.chars
         if chars > most_chars or chars > remaining_chars:
             is_overflow |= remaining_chars < min(chars, most_chars)
             text, _, chars = head_tail(text, min(most_chars, remaining_chars), chars)
         remaining_chars -= chars
         digest = sha256(artifact.utf8).hexdigest()
-        entries.append(write_envelope(artifact, text, chars, digest, run, target))
+        entries.append(write(artifact, text, chars, digest, run, target))
+        node_keys.append(artifact.node_key)
         digests.append(digest)
         counts.append(
             {
@@ -216,24 +261,24 @@ def _place_reports(
         flags = find_flags(text, artifact.utf8)
         if flags is not CLEAN:
             flagged.append((artifact.artifact_id, flags))
-    return _Placement(entries, counts, digests, flagged, (), is_overflow)
+    return _Placement(entries, node_keys, counts, digests, flagged, dropped, is_overflow or bool(dropped))
 
 
-def _manifest_of_reports(candidates: list[UpstreamArtifact], placement: _Placement) -> dict[str, Any]:
-    _, counts, digests, flagged, dropped, is_overflow = placement
+def _manifest_of_reports(placement: _Placement) -> dict[str, Any]:
+    _, node_keys, counts, digests, flagged, dropped, is_overflow = placement
     cut_chars = sum([entry["dropped_chars"] for entry in counts])
     return {
         "context_policy_version": POLICY_VERSION,
         "included_artifact_ids": [entry["artifact_id"] for entry in counts],
-        "included_source_node_keys": [artifact.node_key for artifact in candidates[: len(counts)]],
+        "included_source_node_keys": node_keys,
         "included_source_run_node_ids": [entry["run_node_id"] for entry in counts],
         "included_sha256": digests,
         "included_count": len(counts),
         "included_chars_total": sum([entry["included_chars"] for entry in counts]),
         "entries": counts,
         "truncated_artifact_ids": [entry["artifact_id"] for entry in counts if entry["dropped_chars"]],
-        "dropped_artifact_ids": [artifact.artifact_id for artifact in dropped],
-        "dropped_chars_total": cut_chars + sum([artifact.chars for artifact in dropped]),
+        "dropped_artifact_ids": [artifact_id for artifact_id, _ in dropped],
+        "dropped_chars_total": cut_chars + sum([chars for _, chars in dropped]),
         "budget_overflow": is_overflow,
         "missing_upstream_artifacts": not counts,
         "delimiter_in_content": [artifact_id for artifact_id, flags in flagged if flags.delimiter_in_content],

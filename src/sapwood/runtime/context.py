@@ -16,7 +16,7 @@ from sapwood.core import artifacts
 from sapwood.core.artifacts import BudgetResult, Report
 from sapwood.core.codec import from_record
 from sapwood.core.extensions import FAILURE_ROUTE, JOIN, RETRY, Extension, ExtensionPolicy, JoinChild, join_table
-from sapwood.core.handoff import BOUNDS, HandoffPolicy, UpstreamArtifact, assemble_handoff
+from sapwood.core.handoff import BOUNDS, Handoff, HandoffPolicy, UpstreamArtifact, assemble_ordered
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.phases import END_LINE, PhaseHandoff, PhaseManifest, budgeted_handoff_context
@@ -82,17 +82,8 @@ def assemble_context(store: ArtifactStore, request: ContextRequest) -> Assembled
         record(*budget_artifacts(context, node_key, keys.child(delivery_key)))  # and append_budget_line(...)
     """
     with store.read() as reader:
-        upstream = load_upstream(reader, request.visits, request.node_key)
-        extensions = list(_extensions(reader, request))
         handoffs = _phase_handoffs(reader, request)
-    handoff = assemble_handoff(
-        upstream,
-        workflow_run_id=request.workflow_run_id,
-        target_node_key=request.node_key,
-        assembled_at=request.assembled_at,
-        policy=request.policy,
-        extensions=extensions,
-    )
+        handoff = _handoff(reader, request)
     manifest = request.manifest
     if manifest is None or not handoffs:
         return AssembledContext(handoff.entries, handoff.manifest)
@@ -150,14 +141,24 @@ def to_upstream(report: Report, sequence_index: int) -> UpstreamArtifact:
     )
 
 
-def load_upstream(reader: Reader, visits: Iterable[Visit], node_key: str) -> list[UpstreamArtifact]:
-    """Return the latest report of each selected predecessor; for one without, the latest of what else it left."""
-    found = []
-    for visit in select_predecessors(visits, node_key):
-        report = _latest(reader, visit, ["Report"]) or _latest(reader, visit, ["Note", "Log"])
-        if report is not None:
-            found.append(to_upstream(report, visit.sequence_index))
-    return found
+def _handoff(reader: Reader, request: ContextRequest) -> Handoff:
+    """Place the latest report of each selected predecessor; one content at a time is in memory."""
+    predecessors = sorted(
+        select_predecessors(request.visits, request.node_key),
+        key=lambda visit: (visit.sequence_index, visit.node_key, visit.run_node_id),
+    )
+    places = [(visit, _latest_place(reader, visit, ["Report"])) for visit in predecessors]
+    has_artifacts = any(place or _latest_place(reader, visit, ["Note", "Log"]) for visit, place in places)
+    reports = ((visit, _read(reader, place)) for visit, place in places)
+    return assemble_ordered(
+        (to_upstream(report, visit.sequence_index) for visit, report in reports if report is not None),
+        has_artifacts,
+        workflow_run_id=request.workflow_run_id,
+        target_node_key=request.node_key,
+        assembled_at=request.assembled_at,
+        policy=request.policy,
+        extensions=list(_extensions(reader, request)),
+    )
 
 
 def _latest(reader: Reader, visit: Visit, kinds: Sequence[str]) -> Report | None:
@@ -224,14 +225,15 @@ def _join(reader: Reader, parent: Visit, request: ContextRequest) -> Iterator[Ex
     scopes = {visit.scope for visit in request.visits}
     latest = latest_visits(request.visits).values()
     children = [visit for visit in latest if visit != parent and _opener(visit, scopes) == parent.scope]
-    texts = {child: _latest(reader, child, ["Report" if child.status == COMPLETED else "Log"]) for child in children}
-    rows = [
-        JoinChild(c.node_key, c.sequence_index, c.run_node_id, c.attempt, c.status, text.text if text else "")
-        for c, text in texts.items()
-    ]
+    limit = request.extension_policy.max_join_line_chars
+    rows, ended_ms = [], 0
+    for c in children:
+        said = _latest(reader, c, ["Report" if c.status == COMPLETED else "Log"])
+        summary = "" if said is None else said.text.lstrip()[: 4 * limit]  # more than a line can show
+        rows.append(JoinChild(c.node_key, c.sequence_index, c.run_node_id, c.attempt, c.status, summary))
+        ended_ms = ended_ms if said is None else max(ended_ms, said.key.time_ms)
     if rows:
-        ended_ms = max((text.key.time_ms for text in texts.values() if text), default=0)
-        table = join_table(rows, request.extension_policy.max_join_line_chars)
+        table = join_table(rows, limit)
         yield _extension(JOIN, parent, ended_ms, table, request.extension_policy.max_join_chars)
 
 

@@ -21,7 +21,7 @@ from sapwood.core.events import (
     StopAgentEvent,
     ToolCallEvent,
 )
-from sapwood.core.handoff import assemble_handoff
+from sapwood.core.handoff import account_for
 from sapwood.core.inputs import goal_of
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
@@ -250,17 +250,8 @@ class Journal:
             node_key=work.node.key,
             attempt=work.attempt.number,
             created_at=instant_of_ms(key.time_ms),
-            context_manifest=done.manifest or self._no_context(work),
+            context_manifest=done.manifest or account_for((), instant_of_ms(key.time_ms)),
         )
-
-    def _no_context(self, work: Work) -> dict[str, Any]:
-        """Return the manifest of an execution that no context was made for."""
-        return assemble_handoff(
-            (),
-            workflow_run_id=work.plan.workflow_run_id,
-            target_node_key=work.node.key,
-            assembled_at=instant_of_ms(self.world.store.clock()),
-        ).manifest
 
 
 def _asking(request: AgentRequest, history: History) -> AgentRequest:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 from sapwood.core.artifacts import AgentRequests, Report
-from sapwood.core.handoff import HandoffPolicy, assemble_handoff
+from sapwood.core.handoff import account_for
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.provider import ProviderResult
 from sapwood.core.schedule import selected_predecessors
@@ -26,20 +25,8 @@ async def gather(_node: JoinNode, work: Work, journal: Journal) -> Done:
         report="\n\n".join(_section(one, report) for one, report in joined),
         data={"joined": [one.node for one, _ in joined], "results": results},
     )
-    return Done(result, manifest=_manifest([report for _, report in joined], work, journal))
-
-
-def _manifest(reports: list[Report], work: Work, journal: Journal) -> dict[str, Any]:
-    """Return the account of what was gathered: every report, whole, in this order."""
-    upstream = [to_upstream(report, place) for place, report in enumerate(reports)]
-    total = sum(one.chars for one in upstream)
-    return assemble_handoff(
-        upstream,
-        workflow_run_id=work.plan.workflow_run_id,
-        target_node_key=work.node.key,
-        assembled_at=instant_of_ms(journal.world.store.clock()),
-        policy=HandoffPolicy(len(upstream), total, total, min_remaining_chars=0),
-    ).manifest
+    gathered = (to_upstream(report, place) for place, (_, report) in enumerate(joined))
+    return Done(result, manifest=account_for(gathered, instant_of_ms(journal.world.store.clock())))
 
 
 def _section(attempt: Attempt, report: Report) -> str:
