@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import CommandNode, Edge, GateNode, JoinNode
 from sapwood.engine.boot import boot
+from sapwood.errors import InvalidSettings, UnknownTokenizer
 from sapwood.runtime.contextview import load_context
 from sapwood.runtime.control import Control
 from sapwood.runtime.run_config import RunPolicies, run_config
@@ -182,6 +184,27 @@ def test_the_configuration_names_all_that_it_takes_to_run_again(tmp_path: Path, 
         assert engine.wait(run.text, 20) == "completed"
     with store.artifacts.read() as reader:
         assert load_context(reader, run, "b").entries[0].included_chars == 9, "the run keeps the policy it began with"
+
+
+@pytest.mark.parametrize(
+    ("handoff", "phases", "why"),
+    [
+        ({"max_charz": 1}, {}, "handoff.max_charz"),
+        ({"max_distance": -1}, {}, "handoff"),
+        ({}, {"two": {}}, "phases.two"),
+        ({}, {"2": 7}, "phases.2"),
+        ({}, {"2": {"max_tokenz": 1}}, "max_tokenz"),
+    ],
+    ids=["bound", "number", "phase", "table", "field"],
+)
+def test_policies_that_are_none_are_refused_before_anything_runs(handoff: Any, phases: Any, why: str) -> None:
+    with pytest.raises(InvalidSettings, match=re.escape(why)):
+        RunPolicies(handoff, phases)
+
+
+def test_a_tokenizer_that_is_not_there_is_refused_before_anything_runs(store: Store) -> None:
+    with pytest.raises(UnknownTokenizer):
+        run_config(chain("a"), store.templates, RunPolicies(tokenizer="nobody's"), None)
 
 
 def git_project(folder: Path) -> Path:

@@ -168,6 +168,19 @@ def test_two_runs_with_the_same_records_hand_on_the_same_bytes(tmp_path: Path, s
     assert shown[0] == shown[1]
 
 
+def test_a_run_that_has_ended_leaves_nothing_in_memory(tmp_path: Path, store: Store) -> None:
+    executor = make_executor(store, Provider(echo))
+    run = begin(store, chain("a", "b"))
+    with boot(tmp_path / "engine.db", executor) as engine:
+        engine.submit(run)
+        assert engine.wait(run, 20) == "completed"
+        engine.submit(run)
+        assert engine.wait(run, 20) == "completed", "asked again, it is read again"
+    kept = [value for value in vars(executor._histories).values() if isinstance(value, dict)]
+    assert [len(one) for one in kept] == [0] * 5
+    assert executor.journal._ids == {}
+
+
 # what people say
 
 

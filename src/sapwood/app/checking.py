@@ -27,9 +27,9 @@ def preview_here(path_or_name: str, node: str, project: str, changes: Iterable[s
     if found is None:
         raise NotFound(f"node {node} in {path_or_name}", unknown_name("node", node, list(all_keys(workflow)))[1])
     home, chosen = found
-    policy = changed_policy(HandoffPolicy(**{**settings.handoff, **chosen.context.policy}), changes)
-    phase = chosen.phase if isinstance(chosen, AgentNode) else None
     policies = RunPolicies(settings.handoff, settings.phases)
+    policy = changed_policy(HandoffPolicy(**{**policies.handoff, **chosen.context.policy}), changes)
+    phase = chosen.phase if isinstance(chosen, AgentNode) else None
     manifest = None if phase is None else policies.manifest(phase, home)
     return named(preview_context(home, chosen, policy, manifest), node)
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from sapwood.core.keys import ArtifactKey
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import GateNode, SpawnNode, WorkflowNode
 from sapwood.errors import SapwoodError, StoreError
@@ -93,7 +94,10 @@ class Executor:
             return "paused"
         else:
             status = "completed" if history.progress.outcome == "success" else "failed"
-        return await shielded(self.journal.close_run, self._histories.plan(run), history, status)
+        ended = await shielded(self.journal.close_run, self._histories.plan(run), history, status)
+        self._histories.forget(run)
+        self.journal.forget(ArtifactKey(run))
+        return ended
 
     async def _is_its_turn(self, plan: Plan, history: History, attempt: Attempt) -> bool:
         """Wait as long as a retry has to, from the recorded end of the try before it; tell whether to go on then."""

@@ -209,6 +209,18 @@ class Histories:
             self._plans[run] = self._read_plan(ArtifactKey(run))
         return self._plans[run]
 
+    def forget(self, run: str) -> None:
+        """Let go of what is kept of a run that has ended; asked again, it is read again."""
+        root = ArtifactKey(run)
+        with self._lock:
+            self._plans.pop(run, None)
+            # The keys are copied at once, because steps of other runs add to these meanwhile.
+            for kept in (self._results, self._frames, self._played):
+                for key in [key for key in list(kept) if key.root == root]:
+                    del kept[key]
+            for name in [name for name in list(self._node_ids) if name[0] == root]:
+                del self._node_ids[name]
+
     def load(self, run: str) -> History:
         plan = self.plan(run)
         with self._store.read() as reader:

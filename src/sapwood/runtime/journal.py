@@ -236,6 +236,11 @@ class Journal:
         with self._lock:
             return self._ids.setdefault(run, Ids(self.world.store.artifacts, run))
 
+    def forget(self, run: ArtifactKey) -> None:
+        """Let go of what is kept of a run that has ended."""
+        with self._lock:
+            self._ids.pop(run, None)
+
     def _below(self, parent: ArtifactKey, events: Iterable[GraphEvent]) -> list[Artifact]:
         return [artifact_of_event(self.keys.child(parent), event) for event in events]
 

@@ -14,9 +14,11 @@ from sapwood.core.hashing import hash_text
 from sapwood.core.phases import PhaseManifest, resolve_manifest
 from sapwood.core.tokens import CHARS_4
 from sapwood.core.workflow import AgentNode, Node, SpawnNode, Workflow, WorkflowNode, workflow_hash
+from sapwood.errors import InvalidHandoff, InvalidPhase, InvalidSettings
 from sapwood.ports import Templates
 from sapwood.runtime.context import policy_values
 from sapwood.runtime.snapshot import take_snapshot
+from sapwood.runtime.tokenizer import load_counter
 from sapwood.version import __version__
 
 OWN_FOLDERS: Final = (".sapwood", ".agents")
@@ -24,12 +26,29 @@ OWN_FOLDERS: Final = (".sapwood", ".agents")
 
 @dataclass(frozen=True, slots=True)
 class RunPolicies:
-    """The policies of a run as its project sets them; a workflow, and a node of it, may set others."""
+    """The policies of a run as its project sets them; a workflow, and a node of it, may set others.
+
+    Raises InvalidSettings for a name or a value that is none.
+    """
 
     handoff: Mapping[str, int] = field(default_factory=dict)
     phases: Mapping[str, Any] = field(default_factory=dict)
     tokenizer: str = CHARS_4.name
     ingest: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.handoff:
+            if name not in BOUNDS:
+                raise InvalidSettings(f"handoff.{name}", f"unknown; known are {', '.join(BOUNDS)}")
+        for phase, fields in self.phases.items():
+            if not str(phase).isdecimal() or not isinstance(fields, Mapping):
+                raise InvalidSettings(f"phases.{phase}", "expected the number of a phase and a table of its fields")
+        try:
+            HandoffPolicy(**self.handoff)
+            for phase, fields in self.phases.items():
+                resolve_manifest(int(phase), fields)
+        except (InvalidHandoff, InvalidPhase) as error:
+            raise InvalidSettings("handoff" if isinstance(error, InvalidHandoff) else "phases", str(error)) from None
 
     def handoff_policy(self, node: AgentNode) -> HandoffPolicy:
         return HandoffPolicy(**{**self.handoff, **node.context.policy})
@@ -60,6 +79,7 @@ def run_config(
     ignore: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """Return the configuration of a run of `workflow`; `source` is the text of its file, `ignore` what is not ours."""
+    load_counter(policies.tokenizer)  # one that is not there is better known now than at the first agent
     agents = list(agent_nodes(workflow))
     about: dict[str, Any] = {"name": workflow.name, "sha256": workflow_hash(workflow)}
     if source is not None:
