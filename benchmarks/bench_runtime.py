@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.runtime.world import Provider, agent, chain, echo, make_executor, open_world, workflow
 
-from sapwood.core.workflow import Edge, JoinNode, Workflow
+from sapwood.core.workflow import Edge, JoinNode, SpawnNode, Workflow
 from sapwood.engine.boot import Engine, boot
 from sapwood.runtime.session import Store
 from sapwood.runtime.start import open_run
@@ -29,6 +29,7 @@ def main() -> None:
         names = [f"n{number}" for number in range(20)]
         print(f"a chain of 20: {run_all(store, engine, [chain(*names)]) * 50:.1f} ms a node (bar 40)")
         print(f"200 branches and a join: {run_all(store, engine, [fan(200)]):.1f} s (bar 15)")
+        print(f"200 children of a spawn and a join: {run_all(store, engine, [spawned(200)]):.1f} s (bar 15)")
         print(f"64 runs of 20 nodes: {run_all(store, engine, [chain(*names)] * 64):.1f} s, all complete")
     shown = subprocess.run(
         [sys.executable, "-m", "tests.runtime.memory_worker", "100"], check=True, capture_output=True, text=True
@@ -54,6 +55,11 @@ def run_all(store: Store, engine: Engine, flows: list[Workflow]) -> float:
         engine.submit(run)
     assert {engine.wait(run) for run in runs} == {"completed"}
     return time.perf_counter() - started
+
+
+def spawned(count: int) -> Workflow:
+    node = SpawnNode(key="spawn", each=agent("spawn"), items=tuple(range(count)), max_items=count)
+    return workflow(node, JoinNode(key="join"), edges=[Edge(source="spawn", target="join")])
 
 
 def fan(count: int) -> Workflow:

@@ -55,6 +55,17 @@ def test_what_parallel_nodes_do_is_all_merged(tmp_path: Path, store: Store) -> N
     assert list((project / ".sapwood/worktrees").glob("[!.]*")) == []
 
 
+def test_inside_a_hook_of_another_repository_the_right_one_is_used(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = git_project(tmp_path)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    run = begin(store, workflow(shell("edit", "echo x > new.txt"), edges=[]))
+    assert finish(store, tmp_path, run, project) == "completed"
+    assert (project / "new.txt").exists()
+
+
 def test_a_node_that_changes_nothing_merges_nothing(tmp_path: Path, store: Store) -> None:
     project = git_project(tmp_path)
     run = begin(store, workflow(shell("quiet", "true"), edges=[]))

@@ -15,6 +15,7 @@ import pytest
 
 from sapwood.app.runner import Runner, open_project_store
 from sapwood.core.artifacts import (
+    AgentExecutionArtifacts,
     AgentRequest,
     EventArtifact,
     MessageStreamArtifact,
@@ -23,6 +24,7 @@ from sapwood.core.artifacts import (
     ToolInput,
 )
 from sapwood.core.codec import from_record
+from sapwood.core.enrichment import check_enriched
 from sapwood.core.event_artifacts import EVENT_TYPES
 from sapwood.core.keys import ArtifactKey
 from sapwood.runtime.session import Store
@@ -200,10 +202,20 @@ def test_branches_and_children_say_where_they_came_from(told: Told) -> None:
     assert added["plan"] is None
 
 
+def test_every_request_of_the_run_was_enriched(told: Told) -> None:
+    (agents,) = told.all_of(AgentExecutionArtifacts)
+    requests = told.all_of(AgentRequest)
+    assert len(requests) == 10
+    for request in requests:
+        check_enriched(request, agents.key)
+
+
 def test_a_tool_call_is_recorded_with_what_went_in_and_out(told: Told) -> None:
     (call,) = told.all_of(ToolCallArtifact)
     (given,) = told.all_of(ToolInput)
     assert (call.tool, given.value, given.key.parent) == ("grep", {"pattern": "x"}, call.key)
+    (plan,) = [one for one in told.all_of(AgentRequest) if one.node == "plan"]
+    assert plan.key.is_ancestor_of(call.key)
 
 
 def test_what_a_person_said_at_the_gate_is_handed_on(told: Told) -> None:

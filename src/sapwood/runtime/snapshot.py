@@ -18,6 +18,7 @@ MAX_TREE_FILES: Final = 20_000
 MAX_TREE_BYTES: Final = 256 * 1024 * 1024
 # No lock, no refreshed index, and nothing that the repository's own configuration could have run.
 GIT: Final = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+ELSEWHERE: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 ENVIRONMENT: Final = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
@@ -59,13 +60,18 @@ def _git_snapshot(project: Path, ignore: Collection[str]) -> dict[str, Any] | No
     }
 
 
+def git_environment() -> dict[str, str]:
+    """Return our environment without what would lead git to another repository, as inside one of its hooks."""
+    return {**{name: value for name, value in os.environ.items() if name not in ELSEWHERE}, **ENVIRONMENT}
+
+
 def _git(project: Path, *words: str) -> bytes | None:
     """Return what git prints, or None when it is not there, fails or takes too long."""
     try:
         done = subprocess.run(
             [*GIT, *words],
             cwd=project,
-            env={**os.environ, **ENVIRONMENT},
+            env=git_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=GIT_TIMEOUT_S,

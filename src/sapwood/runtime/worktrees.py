@@ -16,7 +16,7 @@ from typing import Final
 
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import WorktreeFailed
-from sapwood.runtime.snapshot import ENVIRONMENT, GIT, head_commit
+from sapwood.runtime.snapshot import GIT, git_environment, head_commit
 
 FOLDER: Final = Path(".sapwood/worktrees")
 TIMEOUT_S: Final = 120
@@ -127,7 +127,7 @@ def _run(folder: Path, words: tuple[str, ...], more: dict[str, str]) -> subproce
         return subprocess.run(
             [*GIT, "-c", "commit.gpgsign=false", *words],
             cwd=folder,
-            env={**os.environ, **ENVIRONMENT, **more},
+            env={**git_environment(), **more},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT_S,
