@@ -19,9 +19,9 @@ def test_ctrl_c_in_any_command_is_130_and_no_traceback(tmp_path: Path) -> None:
     """The command waits for a pipe that nobody writes to."""
     os.mkfifo(tmp_path / "flow.yaml")
     command = [sys.executable, "-m", "sapwood", "check", str(tmp_path / "flow.yaml"), "--project", str(tmp_path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(1.0)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "Traceback" not in errors

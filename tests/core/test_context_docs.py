@@ -39,4 +39,9 @@ def test_the_console_shows_what_the_commands_print(tmp_path: Path, monkeypatch: 
     for words, expected in calls:
         given = [run.text if word == "RUN" else word for word in words.split()]
         result = CliRunner(env={"COLUMNS": "100"}).invoke(cli, given)
-        assert [line.rstrip() for line in result.output.splitlines()] == expected.splitlines()
+        assert without_ids(result.output) == without_ids(expected)
+
+
+def without_ids(text: str) -> list[str]:
+    """Branches get the ids of their reports in the order in which they end."""
+    return [re.sub(r"(?<=  report  )\d", "N", line.rstrip()) for line in text.splitlines()]

@@ -278,10 +278,9 @@ def test_while_a_call_is_in_flight_others_can_write(tmp_path: Path) -> None:
     with boot(tmp_path / "engine.db", steps) as engine:
         engine.submit(RUN)
         wait_for(lambda: steps.facts("start"))
-        with sqlite3.connect(tmp_path / "engine.db", timeout=0.2) as connection:
+        with closing(sqlite3.connect(tmp_path / "engine.db", timeout=0.2)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.rollback()
-        connection.close()
         assert engine.wait(RUN) == "completed"
         assert not steps.facts("adopted")
 
