@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sapwood.core.selection import Visit, eligible_artifacts, select_predecessors
-from tests.core.test_handoff_vectors import artifact, assemble
+from sapwood.core.selection import Visit, select_predecessors
 
 IDS = {"brainstorm": 1, "pick": 2, "research": 3, "review": 4}
 
@@ -58,23 +57,3 @@ def test_in_a_loop_the_latest_visit_counts_and_its_own_edge() -> None:
 def test_a_retry_that_completed_counts_with_its_own_attempt() -> None:
     visits = visit("brainstorm", 1, "failed"), visit("brainstorm", 2, to=("pick",))
     assert predecessors("pick", *visits) == [("brainstorm", 2)]
-
-
-def test_a_report_of_another_attempt_is_not_eligible_while_its_log_still_shows_that_there_was_something() -> None:
-    chosen = (visit("brainstorm", 2, to=("pick",)),)
-    stale = artifact(run_node_id=1, attempt=1, artifact_id=1, created_at="2027-01-01T00:00:00Z")
-    fresh = artifact(run_node_id=1, attempt=2, artifact_id=2)
-    log = artifact(run_node_id=1, attempt=1, artifact_id=3, artifact_type="log")
-    other = artifact(run_node_id=9, artifact_id=4)
-    assert eligible_artifacts([stale, fresh, log, other], chosen) == [fresh, log]
-    manifest = assemble(eligible_artifacts([stale, log], chosen)).manifest
-    assert manifest["missing_upstream_artifacts"] is manifest["no_eligible_artifact_types"] is True
-
-
-@pytest.mark.mutant
-def test_without_the_attempt_the_stale_report_wins() -> None:
-    stale = artifact(run_node_id=1, attempt=1, artifact_id=1, created_at="2027-01-01T00:00:00Z")
-    fresh = artifact(run_node_id=1, attempt=2, artifact_id=2)
-    right = assemble(eligible_artifacts([stale, fresh], [visit("brainstorm", 2, to=("pick",))]))
-    assert right.manifest["included_artifact_ids"] == [2]
-    assert assemble([stale, fresh]).manifest["included_artifact_ids"] == [1]

@@ -39,6 +39,14 @@ def text(rng: random.Random) -> str:
 def random_context(rng: random.Random, store: ArtifactStore) -> AssembledContext:
     """Write a random run and ask for the context of its node `target`."""
     run = ContextRun(store)
+    random_visits(rng, run)
+    options = ContextOptions(retry=rng.random() < 0.3, failure_route=rng.random() < 0.3, join=rng.random() < 0.3)
+    manifest = sapwood.resolve_manifest(rng.randrange(5))
+    return run.context("target", policy=rng.choice(POLICIES), options=options, manifest=manifest)
+
+
+def random_visits(rng: random.Random, run: ContextRun) -> None:
+    """Write visits of up to eight nodes, some of them twice, that lead to `target` or elsewhere."""
     for place in range(rng.randrange(8)):
         for _ in range(rng.choice((1, 1, 2))):  # loops and retries
             kinds = rng.choices(("report", "report", "note", "log"), k=rng.randrange(4))
@@ -48,9 +56,6 @@ def random_context(rng: random.Random, store: ArtifactStore) -> AssembledContext
             if rng.random() < 0.3:
                 run.phase(scope, rng.randrange(4), narrative=text(rng), verdicts={"b": "1", "a": "2"})
     rng.shuffle(run.visits)
-    options = ContextOptions(retry=rng.random() < 0.3, failure_route=rng.random() < 0.3, join=rng.random() < 0.3)
-    manifest = sapwood.resolve_manifest(rng.randrange(5))
-    return run.context("target", policy=rng.choice(POLICIES), options=options, manifest=manifest)
 
 
 def digest(context: AssembledContext) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,15 +16,17 @@ from sapwood.core.artifacts import BudgetResult, PromptContribution, Report
 from sapwood.core.codec import from_record
 from sapwood.core.extensions import FAILURE_ROUTE, JOIN, RETRY
 from sapwood.core.phases import END_LINE, TITLE, resolve_manifest
+from sapwood.core.selection import select_predecessors
 from sapwood.core.workflow import ContextOptions
 from sapwood.ports import ArtifactStore
 from sapwood.runtime import context as context_module
 from sapwood.runtime.budgetlog import LOG_PATH, append_budget_line
-from sapwood.runtime.context import budget_artifacts
+from sapwood.runtime.context import budget_artifacts, to_upstream
 from sapwood.runtime.tokenizer import load_counter
 from sapwood.storage.memory import MemoryStore
 from sapwood.storage.sqlite import SqliteStore
 from tests.runtime.context_run import NOW, ContextRun
+from tests.runtime.replay_worker import random_visits
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -142,6 +145,43 @@ def test_many_large_reports_are_not_in_memory_together(run: ContextRun) -> None:
     assert (manifest["included_count"], len(manifest["dropped_artifact_ids"])) == (3, 21)
     assert manifest["dropped_chars_total"] == 24 * size - 32_000
     assert peak_bytes < 8 * 3 * size  # a few copies of one report, not of twenty-four
+
+
+def pure_handoff(run: ContextRun, target: str) -> sapwood.Handoff:
+    """The rule, from all that is stored: of selected predecessors the reports of their selected attempt, and the rest."""
+    places = {visit.run_node_id: visit.sequence_index for visit in run.visits}
+    chosen = {visit.run_node_id: visit.attempt for visit in select_predecessors(run.visits, target)}
+    stored = [to_upstream(one, places[int(one.run_node_id)]) for one in _all(run) if isinstance(one, Report)]  # type: ignore[arg-type]
+    return sapwood.assemble_handoff(
+        [
+            one
+            for one in stored
+            if one.run_node_id in chosen and (one.artifact_type != "report" or one.attempt == chosen[one.run_node_id])
+        ],
+        workflow_run_id=run.workflow_run_id,
+        target_node_key=target,
+        assembled_at=NOW,
+    )
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_store_gives_what_the_pure_functions_give(seed: int) -> None:
+    run = ContextRun(MemoryStore())
+    random_visits(random.Random(seed), run)
+    context, pure = run.context("target"), pure_handoff(run, "target")
+    assert (context.entries, context.manifest) == (pure.entries, pure.manifest)
+
+
+@pytest.mark.mutant
+def test_without_the_attempt_a_stale_report_wins(run: ContextRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.visit("a", ("report", "stale"), status="failed")
+    late = run.visits[-1].scope
+    run.visit("a", ("report", "fresh"), to=("b",))
+    assert late is not None
+    run.add(run.artifact(run.visits[-1].scope or late, "a", 1, "report", "written late by attempt 1"))
+    assert sources(run.context("b")) == [("a", "fresh")]
+    monkeypatch.setattr(context_module._Origin, "attempt", 2)
+    assert sources(run.context("b")) != [("a", "fresh")]
 
 
 def test_extensions_are_off_unless_asked_for(run: ContextRun) -> None:

@@ -1,4 +1,4 @@
-"""Whose reports a node gets: routing state -> selected direct predecessors -> the artifacts that may be handed on.
+"""Whose reports a node gets: routing state -> selected direct predecessors.
 
 The executor hands the state in; nothing here reads a store.
 """
@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sapwood.core.handoff import UpstreamArtifact
 from sapwood.core.keys import ArtifactKey
 
 COMPLETED: Final = "completed"
@@ -54,14 +53,3 @@ def select_predecessors(visits: Iterable[Visit], target_node_key: str, status: s
         for _, visit in sorted(latest_visits(visits).items())
         if visit.status == status and target_node_key in visit.selected_targets
     )
-
-
-def eligible_artifacts(artifacts: Iterable[UpstreamArtifact], predecessors: Iterable[Visit]) -> list[UpstreamArtifact]:
-    """Return the artifacts of these predecessors; of reports, only those of the selected attempt."""
-    attempts = {visit.run_node_id: visit.attempt for visit in predecessors}
-    return [
-        artifact
-        for artifact in artifacts
-        if artifact.run_node_id in attempts
-        and (artifact.artifact_type != "report" or artifact.attempt == attempts[artifact.run_node_id])
-    ]

@@ -148,7 +148,7 @@ def _handoff(reader: Reader, request: ContextRequest) -> Handoff:
         key=lambda visit: (visit.sequence_index, visit.node_key, visit.run_node_id),
     )
     places = [(visit, _latest_place(reader, visit, ["Report"])) for visit in predecessors]
-    has_artifacts = any(place or _latest_place(reader, visit, ["Note", "Log"]) for visit, place in places)
+    has_artifacts = any(place for _, place in places) or _has_left_anything(reader, request.visits, predecessors)
     reports = ((visit, _read(reader, place)) for visit, place in places)
     return assemble_ordered(
         (to_upstream(report, visit.sequence_index) for visit, report in reports if report is not None),
@@ -159,6 +159,13 @@ def _handoff(reader: Reader, request: ContextRequest) -> Handoff:
         policy=request.policy,
         extensions=list(_extensions(reader, request)),
     )
+
+
+def _has_left_anything(reader: Reader, visits: Iterable[Visit], predecessors: Iterable[Visit]) -> bool:
+    """Tell whether any attempt of these nodes left a note or a log."""
+    nodes = {visit.run_node_id for visit in predecessors}
+    tried = (visit for visit in visits if visit.run_node_id in nodes)
+    return any(_latest_place(reader, visit, ["Note", "Log"]) for visit in tried)
 
 
 def _latest(reader: Reader, visit: Visit, kinds: Sequence[str]) -> Report | None:
