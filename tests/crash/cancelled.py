@@ -39,6 +39,8 @@ class Told:
     runs: list[Run] = field(default_factory=list)
     cancellations: int = 0
     problems: list[str] = field(default_factory=list)
+    at_work: set[str] = field(default_factory=set)  # threads to cancel: the id of one that has left may be another's
+    leaving: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Cancelled(BaseException):
@@ -121,15 +123,18 @@ def cancel_threads(store: Store, count: int, rng: random.Random, told: Told) -> 
     for first in itertools.count(0, TASKS):
         if told.cancellations >= count:
             return
-        threads = [
-            threading.Thread(target=record_in_thread, args=(store, f"w{first + one}", told)) for one in range(TASKS)
-        ]
-        for thread in threads:
+        names = [f"w{first + one}" for one in range(TASKS)]
+        threads = {name: threading.Thread(target=record_in_thread, args=(store, name, told)) for name in names}
+        told.at_work.update(names)
+        for thread in threads.values():
             thread.start()
-        for thread in threads:
+        for name, thread in threads.items():
             time.sleep(rng.uniform(0, 0.004))
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Cancelled))
-        for thread in threads:
+            with told.leaving:
+                if name in told.at_work:
+                    ident = ctypes.c_ulong(thread.ident or 0)
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Cancelled))
+        for thread in threads.values():
             thread.join()
 
 
@@ -140,6 +145,8 @@ def record_in_thread(store: Store, name: str, told: Told) -> None:
         told.cancellations += 1
     except SapwoodError as error:
         told.problems.append(f"{name} ended with {error!r}")
+    with told.leaving:
+        told.at_work.discard(name)
 
 
 # -- what is stored ---------------------------------------------------------------------------------------------------

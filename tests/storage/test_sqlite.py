@@ -105,6 +105,22 @@ def test_the_files_are_for_their_owner_only_and_the_page_size_is_8_kib(store: Sq
     assert sql(tmp_path / "s.db", "pragma page_size") == [(8192,)]
 
 
+def test_a_commit_stands_when_there_is_no_thread_for_the_checkpoint(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(sqlite_module, "CHECKPOINT_PAGES", 1)
+    with monkeypatch.context() as busy:
+        busy.setattr(threading.Thread, "start", refuse)
+        root = start_run(store)
+        assert "no checkpoint" in caplog.text
+    store.append([record(child := KEYS.child(root))])
+    assert store.stored([root, child]) == {root, child}
+    store.close()
+
+
 def test_every_commit_waits_for_the_disk_and_runs_no_checkpoint(store: SqliteStore) -> None:
     pragmas = [store._writer.execute(f"pragma {name}").fetchone()[0] for name in ("synchronous", "wal_autocheckpoint")]
     assert pragmas == [2, 0]

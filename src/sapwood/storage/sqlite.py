@@ -300,8 +300,15 @@ class SqliteStore:
             self._refusal = error
             raise
         if self._log.pages >= CHECKPOINT_PAGES and not (self._checkpoint and self._checkpoint.is_alive()):
-            self._checkpoint = threading.Thread(target=self._run_checkpoint, name="sapwood-checkpoint", daemon=True)
+            self._start_checkpoint()
+
+    def _start_checkpoint(self) -> None:
+        """Start the thread that shortens the log. The commit before it has happened: nothing here may say otherwise."""
+        self._checkpoint = threading.Thread(target=self._run_checkpoint, name="sapwood-checkpoint", daemon=True)
+        try:
             self._checkpoint.start()
+        except RuntimeError as error:  # the system gives out no more threads
+            logger.warning("no checkpoint of %s now: %s; the log stays and is tried again", self.location, error)
 
     def _run_checkpoint(self) -> None:
         """Move the log into the file without holding up writers; what it cannot move now, the next one does."""
@@ -369,7 +376,7 @@ class SqliteStore:
             if isinstance(self._refusal, StoreClosed):
                 return
             self._refusal = StoreClosed(self.location)
-        if self._checkpoint is not None:
+        if self._checkpoint is not None and self._checkpoint.is_alive():
             self._checkpoint.join()
         with self._lock:
             self._close_readers()
