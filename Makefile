@@ -7,6 +7,8 @@ ONLY   ?=
 COUNT  ?=
 SEED   ?=
 WORKERS ?= 2
+# Programmes of `make torture` beside each other: 0 for one after the other, as those that measure time want it.
+JOBS ?= 0
 # The public names, what they hand out, and the types that travel.
 DOCUMENTED := sapwood $(addprefix sapwood.,runtime.session runtime.scope templates.registry core.artifacts core.events core.tree core.seal core.reconstruct core.findings)
 
@@ -30,7 +32,7 @@ format: $(VENV)/.dev
 
 torture: $(VENV)/.dev
 	SAPWOOD_TORTURE=full SAPWOOD_TORTURE_COUNT=$(COUNT) SAPWOOD_TORTURE_SEED=$(SEED) \
-	  $(BIN)/python -m pytest -m torture -p no:randomly $(if $(ONLY),-k $(ONLY))
+	  $(BIN)/python -m pytest -m torture -p no:randomly -n $(JOBS) $(if $(ONLY),-k '$(ONLY)')
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ONLY)

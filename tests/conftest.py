@@ -23,10 +23,11 @@ settings.register_profile(
 )
 settings.load_profile("sapwood")
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # started in the background: the tests' processes would ignore it too
+# Started in the background or by nohup, this process ignores signals, and the tests' processes would ignore them too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).resolve().parent.parent
 IS_FULL = os.environ.get("SAPWOOD_TORTURE") == "full"
