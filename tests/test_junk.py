@@ -16,6 +16,7 @@ from sapwood.core import codec, event_artifacts, seal, tree
 from sapwood.core.artifacts import Note
 from sapwood.core.config import execution_config
 from sapwood.core.keys import ArtifactKey, next_ulid
+from sapwood.core.tokens import CHARS_4
 from sapwood.errors import SapwoodError
 from tests.conftest import Dose
 from tests.core import values
@@ -64,7 +65,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "ArtifactKey.is_ancestor_of": (KEY.is_ancestor_of, {"other": KEY}),
     "KeyFactory.child": (sapwood.KeyFactory().child, {"parent": KEY}),
     "KeyFactory.root_at": (sapwood.KeyFactory().root_at, {"time_ms": 5}),
-    "next_ulid": (lambda **given: next_ulid(1, **given), {"now_ms": 1, "entropy": bytes(10)}),
+    "next_ulid": (next_ulid, {"last": 1, "now_ms": 1, "entropy": bytes(10)}),
     "TemplateId": (sapwood.TemplateId, {"text": "tpl.a.b"}),
     "canonical_json": (sapwood.canonical_json, {"value": {}}),
     "hash_json": (sapwood.hash_json, {"value": {}}),
@@ -80,9 +81,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "parse_extension": (sapwood.parse_extension, {"text": ""}),
     "render_provider_text": (sapwood.render_provider_text, {"prompt": "", "context": ("x",)}),
     "Contribution": (sapwood.Contribution, {"name": "n", "text": "t", "order": 1, "slot": "prompt"}),
-    "estimate_tokens": (sapwood.estimate_tokens, {"text": "abc"}),
-    "truncate_to_token_budget": (sapwood.truncate_to_token_budget, {"text": "abc. def", "budget": 1}),
-    "apply_context_budget": (sapwood.apply_context_budget, {"text": "abc. def", "max_tokens": 1}),
+    "estimate_tokens": (sapwood.estimate_tokens, {"text": "abc", "counter": CHARS_4}),
+    "truncate_to_token_budget": (
+        sapwood.truncate_to_token_budget,
+        {"text": "abc. def", "budget": 1, "counter": CHARS_4},
+    ),
+    "apply_context_budget": (sapwood.apply_context_budget, {"text": "abc. def", "max_tokens": 1, "counter": CHARS_4}),
     "PhaseManifest": (sapwood.PhaseManifest, MANIFEST),
     "resolve_manifest": (sapwood.resolve_manifest, {"phase": 2, "overrides": {}}),
     "PhaseHandoff": (sapwood.PhaseHandoff, PHASE),
@@ -92,6 +96,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "parse_fences": (sapwood.parse_fences, {"document": "```py file=a.py\n```\n"}),
     "IngestLimits": (sapwood.IngestLimits, dict.fromkeys(inspect.signature(sapwood.IngestLimits).parameters, 5)),
+    "IngestSettings": (sapwood.IngestSettings, {"deny_names": (), "limits": {}, "on_error": "fail"}),
+    "IngestSettings.of": (sapwood.IngestSettings.of, {"given": {}}),
+    "IngestSettings.of fields": (lambda **fields: sapwood.IngestSettings.of(fields), {"limits": {}, "max_depth": 1}),
+    "Template": (sapwood.Template, {"template_id": "tpl.a.b", "text": "{{ x }}", "variables": ["x"]}),
+    "TemplateId.is_in_family": (sapwood.TemplateId("tpl.a.b").is_in_family, {"prefix": "tpl.a"}),
     "from_dict": (codec.from_dict, {"data": WIRE}),
     "from_dict of fields": (lambda **fields: codec.from_dict(fields), WIRE),
     "event_from_dict": (event_artifacts.event_from_dict, {"data": EVENT}),
@@ -105,6 +114,13 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "to_record": (lambda **fields: codec.to_record(Note(KEY, content_type="text", **fields)), {"text": "", "metadata": {}}),
     "ArtifactTree.walk": (tree.ArtifactTree(SmallRun().records).walk, {"under": KEY}),
     "ArtifactTree.find": (tree.ArtifactTree(SmallRun().records).find, {"key": KEY}),
+    "ArtifactTree.add": (lambda **given: tree.ArtifactTree().add(**given), {"record": SmallRun().records[0]}),
+    "ArtifactTree.children": (tree.ArtifactTree(SmallRun().records).children, {"key": KEY}),
+    "ArtifactTree.shown_under": (tree.ArtifactTree(SmallRun().records).shown_under, {"key": KEY}),
+    "is_included": (
+        seal.is_included,
+        {"leaf_hash": bytes(32), "index": 0, "size": 2, "proof": [bytes(32)], "head": bytes(32)},
+    ),
     "prove_inclusion": (seal.prove_inclusion, {"leaf_hashes": [bytes(32)], "index": 0}),
 }  # fmt: skip
 

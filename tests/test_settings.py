@@ -46,6 +46,9 @@ def test_lists_in_variables_are_separated_by_colons(tmp_path: Path) -> None:
         ('log_level = "loud"', "none of debug, info"),
         ("store = ", "cannot be read"),
         ("\x00", "cannot be read"),
+        (f"store = {'9' * 5_000}", "cannot be read"),
+        (f"ingest = {'[' * 5_000}", "cannot be read: lists or tables nested too deep"),
+        ('project = "elsewhere"', "say it by flag or SAPWOOD_PROJECT"),
     ],
 )
 def test_a_mistake_names_the_file_and_what_is_allowed(tmp_path: Path, toml: str, expected: str) -> None:
@@ -55,3 +58,8 @@ def test_a_mistake_names_the_file_and_what_is_allowed(tmp_path: Path, toml: str,
     assert expected in str(caught.value)
     assert "sapwood.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_table_in_a_variable_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match=r"SAPWOOD_HANDOFF \(environment\): .*; put it in sapwood.toml"):
+        Settings.read({"project": str(tmp_path)}, {"SAPWOOD_HANDOFF": "max_chars_per_artifact=5"})

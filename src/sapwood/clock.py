@@ -24,6 +24,10 @@ class KeyFactory:
     """Mints keys that strictly increase within this process, in every thread and whatever the clock does."""
 
     def __init__(self, clock: Callable[[], int] = now_ms, entropy: Callable[[int], bytes] = os.urandom) -> None:
+        if not callable(clock):
+            raise WrongArgument("clock", clock, "a function that gives milliseconds since 1970")
+        if not callable(entropy):
+            raise WrongArgument("entropy", entropy, "a function that gives as many random bytes as it is asked for")
         self._clock = clock
         self._entropy = entropy
         self._lock = threading.Lock()
@@ -57,7 +61,7 @@ class KeyFactory:
         with self._lock:
             clock_ms = self._clock()
             last = self._last
-            fresh = last is None or clock_ms > last >> 80
+            fresh = last is None or type(clock_ms) is not int or clock_ms > last >> 80  # next_ulid refuses what is none
             number = next_ulid(last, clock_ms, self._entropy(ENTROPY_BYTES) if fresh else b"")
             self._last = number
             return number

@@ -222,7 +222,7 @@ class TemplateError(InvalidInput):
     ) -> None:
         where = f"template {template_id}" if template_id else "template"
         super().__init__(f"{where}{f', line {line}' if line else ''}: {cause}")
-        self.cause = cause
+        self.cause = _one_line(cause)
         self.template_id = template_id
         self.line = line
         self.names = names

@@ -66,19 +66,26 @@ def _from_file(path: Path) -> dict[str, Any]:
         values = tomllib.loads(text)
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except RecursionError:
+        raise InvalidSettings(str(path), "cannot be read: lists or tables nested too deep") from None
+    except (OSError, ValueError) as error:  # no text, no TOML, or a number of more digits than the interpreter reads
         raise InvalidSettings(str(path), f"cannot be read: {error}") from None
+    if "project" in values:
+        raise InvalidSettings(f"project ({path})", "the file stands in the project; say it by flag or SAPWOOD_PROJECT")
     return {name: _checked(str(path), name, value) for name, value in values.items()}
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Take the variables that hold text or a list (separated by `:`); tables belong in the file."""
+    """Take the variables, which hold text or a list (separated by `:`); tables belong in the file."""
     found: dict[str, Any] = {}
     for name, kind in _FIELDS.items():
-        text = environ.get(VARIABLE_PREFIX + name.upper())
-        if text and kind is not dict:
+        variable = VARIABLE_PREFIX + name.upper()
+        text = environ.get(variable)
+        if text and kind is dict:
+            raise InvalidSettings(f"{variable} (environment)", f"a table cannot be said here; put it in {FILE_NAME}")
+        if text:
             value = text.split(":") if kind is tuple else text
-            found[name] = _checked("environment", VARIABLE_PREFIX + name.upper(), value, name)
+            found[name] = _checked("environment", variable, value, name)
     return found
 
 

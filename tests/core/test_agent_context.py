@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 
 from sapwood.core.agent_context import SHOWN, AgentContext, AgentModel
 from sapwood.core.artifacts import AgentRequest, AgentRequests, AgentResult
+from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.record import Record
 from sapwood.errors import InvalidArtifact
 from tests.conftest import Dose
 from tests.core import values
@@ -36,9 +40,17 @@ def test_standard_has_all_fields_and_results_the_result_only() -> None:
     assert RESULT.serialize(for_="merge_summary") == 'risks: ["r"]'
 
 
-def test_an_unknown_reader_is_refused() -> None:
+def test_an_unknown_field_with_the_name_of_a_metadata_field_hides_nothing() -> None:
+    stored = Record(KEY, "AgentRequest", b'{"attempt":1,"node":"a","visit":"new"}', "", b'{"visit":2}')
+    request = from_record(stored)
+    assert isinstance(request, AgentRequest)
+    assert "visit: 2" in request.serialize().splitlines()
+
+
+@pytest.mark.parametrize("reader", ["everyone", None, ["standard"]])
+def test_an_unknown_reader_is_refused(reader: Any) -> None:
     with pytest.raises(InvalidArtifact, match="goal_resolution"):
-        RESULT.serialize(for_="everyone")  # type: ignore[arg-type]
+        RESULT.serialize(for_=reader)
 
 
 @pytest.mark.torture(short=20, full=10_000)

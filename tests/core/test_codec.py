@@ -21,7 +21,7 @@ from sapwood.core.event_artifacts import (
     event_of_artifact,
     event_to_dict,
 )
-from sapwood.core.events import AnyEvent, NodeAddedEvent
+from sapwood.core.events import AnyEvent, NodeAddedEvent, PauseEvent
 from sapwood.core.hashing import hash_bytes
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
@@ -219,11 +219,16 @@ def test_visit_and_try_are_metadata() -> None:
         lambda: NodeAddedEvent("e", None, "yesterday"),
         lambda: to_record(Note(KEY, text="x", content_type="text", metadata={"media": "bytes"})),
         lambda: to_record(Note(KEY, text="x", content_type="text", metadata={"artifact_id": 1}, artifact_id=2)),
+        lambda: to_record(Note(KEY, text="x", content_type="text", metadata={"artifact_id": 1})),
         lambda: to_record(Note(KEY, text="x", content_type="text", unknown={"a": 1})),
+        lambda: to_record(AgentRequest(KEY, node="a", attempt=1, metadata={"visit": "first"})),
+        lambda: to_record(AgentRequest(KEY, node="a", attempt=1, unknown={"goal": 5})),
+        lambda: event_to_dict(PauseEvent("e", None, "2026-01-01T00:00:00Z", unknown={"message": 5})),
         lambda: to_record(Artifact(KEY)),
         lambda: from_record(Record(KEY, "Note", b"\xff", "", b'{"content_type":"text","media":"text"}')),
         lambda: from_record(Record(KEY, "Note", b"x", "", b'{"content_type":"text"}')),
         lambda: from_record(Record(KEY, "Note", b"x", "", b'{"media":"text"}')),
+        lambda: from_record(Record(KEY, "Execution", b"{}", "", b'{"media":null}')),
         lambda: from_record(Record(KEY, "Execution", b"[]", "")),
         lambda: from_record(Record(KEY, "Execution", b'{"workflow_run_id":"1"}', "")),
         lambda: from_record(Record(KEY, "RefArtifact", b'{"role":"x","target":"ak:no"}', "")),
@@ -246,6 +251,39 @@ def test_what_does_not_fit_is_refused_with_a_typed_error(make: Any) -> None:
 def test_a_value_without_canonical_form_is_refused(value: object) -> None:
     with pytest.raises(NotCanonical):
         to_record(ToolOutput(KEY, value=value))
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [
+        "2026-12-31T23:59:60Z",
+        "2026-01-01t00:00:00.123456789z",
+        "2024-02-29T23:59:59+23:59",
+        "0001-01-01T00:00:00-00:00",
+    ],
+)
+def test_an_event_takes_every_timestamp_of_rfc_3339(timestamp: str) -> None:
+    assert PauseEvent("e", None, timestamp).timestamp == timestamp
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [
+        "\u0662\u0660\u0662\u0666-01-01T00:00:00Z",
+        "2026-13-01T00:00:00Z",
+        "2026-02-29T00:00:00Z",
+        "2026-01-00T00:00:00Z",
+        "2026-01-01T24:00:00Z",
+        "2026-01-01T00:60:00Z",
+        "2026-01-01T00:00:61Z",
+        "2026-01-01T00:00:00+24:00",
+        "2026-01-01T00:00:00",
+        "2026-01-01T00:00:00Z\n",
+    ],
+)
+def test_an_event_refuses_a_timestamp_that_names_no_time(timestamp: str) -> None:
+    with pytest.raises(InvalidArtifact, match="expected RFC 3339"):
+        PauseEvent("e", None, timestamp)
 
 
 def test_a_lone_surrogate_in_a_text_is_refused() -> None:

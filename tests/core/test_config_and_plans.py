@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from sapwood.core.codec import from_record, to_record
@@ -92,3 +94,10 @@ def test_what_does_not_hang_together_is_found() -> None:
     assert codes(task("a", "c"), task("b", "a"), task("c", "b"), task("d")) == ["dependency_cycle"]
     assert codes(task("a", links=(DiscoveryLink(KEY, "f2"),))) == ["unknown_entry"]
     assert codes(task("a", links=(DiscoveryLink(other, "f1"),))) == ["unknown_report"]
+
+
+def test_a_long_chain_of_tasks_is_checked_in_a_moment() -> None:
+    chain = [task(str(number), *([str(number - 1)] if number else [])) for number in range(20_000)]
+    began = time.process_time()
+    assert codes(*chain) == []
+    assert time.process_time() - began < 3

@@ -18,7 +18,7 @@ from sapwood.clock import KeyFactory
 from sapwood.core import keys as module
 from sapwood.core.keys import MAX_DEPTH, MAX_TIME_MS, ArtifactKey, next_ulid, ulid_number, ulid_text
 from sapwood.core.template import TemplateId
-from sapwood.errors import ClockOutOfRange, InvalidKey, InvalidTemplateId, KeyTooDeep
+from sapwood.errors import ClockOutOfRange, InvalidKey, InvalidTemplateId, KeyTooDeep, WrongArgument
 from tests.conftest import Dose
 from tests.core import values
 
@@ -178,6 +178,38 @@ def test_more_template_ids(text: str) -> None:
     assert is_template_id(text) is TEMPLATE_IDS[text]
 
 
+@pytest.mark.parametrize(
+    "wrong", [f"{SEGMENT}/{SEGMENT}", "", f"{SEGMENT}\n", SEGMENT.lower(), f"8{SEGMENT[1:]}", None, 5]
+)
+def test_a_child_is_one_segment_below_its_parent_and_nothing_else(wrong: object) -> None:
+    with pytest.raises((InvalidKey, WrongArgument), match="expected"):
+        ROOT.child(wrong)  # type: ignore[arg-type]
+
+
+class Named(str):
+    """Text that shows itself as something else, as the members of an Enum do."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "Named"
+
+    __format__ = None  # type: ignore[assignment]  # nothing may ask how it shows itself
+
+
+def test_a_key_and_a_template_id_given_as_a_kind_of_text_hold_the_plain_text() -> None:
+    key = ArtifactKey(Named(ROOT.text))
+    assert (type(key.text), str(key), key) == (str, ROOT.text, ROOT)
+    assert key.child(Named(SEGMENT)).text == f"{ROOT}/{SEGMENT}"
+    family = TemplateId(Named("tpl.agent.discovery"))
+    assert (type(family.text), str(family)) == (str, "tpl.agent.discovery")
+
+
+def test_a_family_is_asked_for_by_text() -> None:
+    with pytest.raises(WrongArgument, match="argument prefix is 5"):
+        TemplateId("tpl.a.b").is_in_family(5)  # type: ignore[arg-type]
+
+
 def test_depth_65_is_refused_with_the_limit() -> None:
     deepest = ArtifactKey("ak:" + "/".join([ROOT.last_segment] * MAX_DEPTH))
     with pytest.raises(KeyTooDeep, match="the limit is 64"):
@@ -223,6 +255,37 @@ def test_a_clock_beyond_what_a_key_carries_is_refused() -> None:
         next_ulid(None, MAX_TIME_MS + 1, bytes(10))
     with pytest.raises(ClockOutOfRange):
         next_ulid(2**128 - 1, 0, bytes(10))
+
+
+def test_a_time_before_1970_is_refused_for_a_first_key_and_a_step_back_for_a_later_one() -> None:
+    with pytest.raises(ClockOutOfRange):
+        next_ulid(None, -1, bytes(10))
+    with pytest.raises(ClockOutOfRange):
+        KeyFactory().root_at(-1)
+    factory = KeyFactory(clock=iter([5, -1]).__next__)
+    assert [factory.root().time_ms, factory.root().time_ms] == [5, 5]
+
+
+@pytest.mark.parametrize("wrong", ["5", None, 5.0, float("nan"), True, 2**48])
+def test_a_clock_that_shows_no_time_of_a_key_is_refused_at_every_look(wrong: Any) -> None:
+    factory = KeyFactory(clock=iter([wrong, 5, wrong, 6]).__next__)
+    for expected_ms in (5, 6):
+        with pytest.raises(ClockOutOfRange):
+            factory.root()
+        assert factory.root().time_ms == expected_ms
+
+
+@pytest.mark.parametrize("wrong", ["x", 1.0, True, -1, 2**128])
+def test_a_last_ulid_that_is_none_is_refused(wrong: Any) -> None:
+    with pytest.raises(WrongArgument, match=r"argument last is .*; expected a ULID"):
+        next_ulid(wrong, 1, bytes(10))
+
+
+def test_a_factory_is_made_of_two_functions() -> None:
+    with pytest.raises(WrongArgument, match="argument clock is 5; expected a function"):
+        KeyFactory(clock=5)  # type: ignore[arg-type]
+    with pytest.raises(WrongArgument, match="argument entropy is b'x'; expected a function"):
+        KeyFactory(entropy=b"x")  # type: ignore[arg-type]
 
 
 class JumpingClock:

@@ -44,9 +44,9 @@ class AgentModel(Artifact, frozen=True):
 
     def serialize(self, *, for_: Reader = "standard") -> str:
         """Return what this reader needs, as one `name: JSON` line for each field that was given."""
-        if for_ not in SHOWN:
+        if not isinstance(for_, str) or for_ not in SHOWN:
             raise InvalidArtifact(f"{self.kind}.serialize", f"for_ is {for_!r}; expected one of {', '.join(SHOWN)}")
-        fields = given(self, _fields(type(self)), self.unknown)
+        fields = {**self.unknown, **given(self, _fields(type(self)), {})}
         names = SHOWN[for_]
         if names is None:
             fields.update(kind=self.kind, metadata=self.metadata)

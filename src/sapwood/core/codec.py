@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
+from msgspec import UNSET
 
 from sapwood.core.artifacts import AnyArtifact
 from sapwood.core.canonical import canonical_json, read_json
@@ -82,15 +83,15 @@ def from_record(record: Record) -> Artifact | UnknownArtifact:
         return UnknownArtifact(record)
     where = f"{record.kind} {record.key}"
     metadata = read_object(record.metadata, f"{where} metadata")
-    media = metadata.pop("media", None)
-    if media != shape.media:
-        raise InvalidArtifact(where, f"media is {media!r}; expected {shape.media!r}")
+    media = metadata.pop("media", UNSET)
+    if media != (shape.media or UNSET):
+        raise InvalidArtifact(where, f"media is {media!r}; expected {shape.media or 'none'}")
     fields: JsonObject = {"key": record.key, "metadata": metadata}
     if shape.content_field is None:
         fields["unknown"] = read_object(record.content, where)
         take(shape.content, fields["unknown"], fields)
     else:
-        fields[shape.content_field] = _value(record.content, media, where)
+        fields[shape.content_field] = _value(record.content, shape.media, where)
     take(shape.metadata, metadata, fields)
     return typed(shape.cls, fields, where)
 
@@ -100,12 +101,18 @@ class _Media(msgspec.Struct):
 
 
 _read_media = msgspec.json.Decoder(_Media).decode
+_decode = msgspec.json.Decoder().decode
 
 
 def read_content(record: Record) -> Any:
     """Return what a record holds, without its typed view: a JSON value, a text or bytes."""
+    if record.metadata == b"{}":  # most: a run is loaded by the thousand
+        try:
+            return _decode(record.content)
+        except (msgspec.MsgspecError, RecursionError):
+            return _value(record.content, None, record)  # a very long integer, or the error in words
     try:
-        media = None if record.metadata == b"{}" else _read_media(record.metadata).media
+        media = _read_media(record.metadata).media
     except msgspec.DecodeError as error:
         raise InvalidArtifact(f"{record.kind} {record.key}", f"its metadata is no JSON object: {error}") from None
     return _value(record.content, media, record)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
+from sapwood.core.instants import find_instant
 from sapwood.core.typed import JsonObject, Text, Typed
 from sapwood.errors import InvalidArtifact
 
@@ -21,7 +22,10 @@ Objects = tuple[JsonObject, ...] | None | UnsetType
 MaybeObject = JsonObject | None | UnsetType
 WorktreeType = Literal["main", "submodule"] | None | UnsetType
 
-_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)")
+_HOUR = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_TIMESTAMP = re.compile(  # a leap second is a second
+    rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})[Tt]{_HOUR}:(?:[0-5][0-9]|60)(?:\.[0-9]{{1,9}})?(?:[Zz]|[+-]{_HOUR})"
+)
 
 
 class GraphEvent(Typed, frozen=True, tag_field="type", tag=True):
@@ -33,7 +37,8 @@ class GraphEvent(Typed, frozen=True, tag_field="type", tag=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _TIMESTAMP.fullmatch(self.timestamp):
+        match = _TIMESTAMP.fullmatch(self.timestamp)
+        if match is None or find_instant(f"{match[1]}T00:00:00.000Z") is None:
             where = f"{self.type}.timestamp"
             raise InvalidArtifact(where, f"{self.timestamp[:40]!r}; expected RFC 3339 like 2026-01-01T00:00:00.000Z")
 

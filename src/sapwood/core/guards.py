@@ -31,6 +31,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_MEANT: Final = {"=": "==", "&": "and", "|": "or", "!": "not"}
 _CONSTANTS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
 _RESERVED = {"and", "or", "not", "in", *_CONSTANTS}
 
@@ -239,7 +240,10 @@ def _tokens(text: str) -> list[_Token]:
         found = _TOKEN.match(text, at)
         if found is None:
             at += len(text[at:]) - len(text[at:].lstrip())
-            raise InvalidGuard(text, at + 1, f"unexpected {text[at]!r}")
+            meant = _MEANT.get(text[at])
+            raise InvalidGuard(
+                text, at + 1, f"unexpected {text[at]!r}" + (f"; did you mean {meant!r}?" if meant else "")
+            )
         kind = found.lastgroup or ""
         tokens.append(_Token(kind, found[kind], found.start(kind) + 1))
         at = found.end()

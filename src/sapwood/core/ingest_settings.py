@@ -55,6 +55,8 @@ class IngestSettings:
         object.__setattr__(self, "deny_names", _names(self.deny_names))
         if isinstance(self.limits, Mapping):
             object.__setattr__(self, "limits", _limits(self.limits))
+        if not isinstance(self.limits, IngestLimits):
+            raise InvalidSettings("ingest.limits", f"{self.limits!r} is not a table of limits")
         _expect("portable_names", self.portable_names, (True, False))
         _expect("visible_names", self.visible_names, (True, False))
         _expect("on_error", self.on_error, ("continue", "fail"))
@@ -66,11 +68,16 @@ class IngestSettings:
             return cls()
         if isinstance(given, IngestSettings):
             return given
+        if not isinstance(given, Mapping):
+            raise InvalidSettings("ingest", f"{given!r} is not a table of settings")
         own = {name.name for name in fields(cls)}
         chosen = {name: value for name, value in given.items() if name in own}
         flat = {name: value for name, value in given.items() if name not in own}
         if flat:
-            chosen["limits"] = {**dict(chosen.get("limits", {})), **flat}
+            limits = chosen.get("limits", {})
+            if not isinstance(limits, Mapping):
+                raise InvalidSettings("ingest.limits", f"{limits!r} is not a table of limits")
+            chosen["limits"] = {**limits, **flat}
         return cls(**chosen)
 
 
@@ -86,7 +93,7 @@ def _names(given: object) -> frozenset[str]:
 
 def _limits(given: Mapping[str, Any]) -> IngestLimits:
     known = {limit.name for limit in fields(IngestLimits)}
-    unknown = sorted(set(given) - known)
+    unknown = sorted(map(str, set(given) - known))
     if unknown:
         raise InvalidSettings(f"ingest.{unknown[0]}", f"unknown; the limits are {', '.join(sorted(known))}")
     return IngestLimits(**given)

@@ -29,12 +29,14 @@ def next_ulid(last: int | None, now_ms: int, entropy: bytes) -> int:
     """Return the ULID after `last` at `now_ms`, as a number: always greater than `last`, whatever the clock does."""
     if type(now_ms) is not int:
         raise ClockOutOfRange(now_ms)
+    if last is not None and (type(last) is not int or last < 0 or last >> 128):
+        raise WrongArgument("last", last, "a ULID as a number below 2**128, or None")
     if last is not None and now_ms <= last >> _ENTROPY_BITS:
         number = last + 1  # the random part counts up; its overflow is the next millisecond
     else:
         if type(entropy) is not bytes or len(entropy) != ENTROPY_BYTES:
             raise WrongArgument("entropy", entropy, f"{ENTROPY_BYTES} bytes")
-        number = max(now_ms, 0) << _ENTROPY_BITS | int.from_bytes(entropy, "big")
+        number = now_ms << _ENTROPY_BITS | int.from_bytes(entropy, "big")
     if number >> 128:
         raise ClockOutOfRange(now_ms)
     return number
@@ -83,7 +85,7 @@ class ArtifactKey:
         depth = len(text) // 27
         if depth > MAX_DEPTH:
             raise KeyTooDeep(depth, MAX_DEPTH)
-        _set_text(self, text)
+        _set_text(self, str.__str__(text))  # of a subclass, what it holds: canonical JSON takes plain text alone
         _set_packed(self, None)
 
     @classmethod
@@ -102,7 +104,10 @@ class ArtifactKey:
         size = len(packed)
         if size & 15 or not SEGMENT_BYTES <= size <= SEGMENT_BYTES * MAX_DEPTH:
             raise InvalidKey(packed)
-        return cls.of_packed(packed)
+        key = _new_key(cls)
+        _set_packed(key, packed)
+        _set_text(key, None)
+        return key
 
     def pack(self) -> bytes:
         """Return the stored form: 16 bytes a segment, in the same order as the text."""
@@ -123,9 +128,11 @@ class ArtifactKey:
 
     def child(self, segment: str) -> ArtifactKey:
         """Return the key of a child with this segment."""
+        if not isinstance(segment, str) or "/" in segment:
+            raise WrongArgument("segment", segment, "one ULID: 26 digits in upper case, the first 0 to 7")
         if self.depth >= MAX_DEPTH:
             raise KeyTooDeep(self.depth + 1, MAX_DEPTH)
-        return ArtifactKey(f"{self.text}/{segment}")
+        return ArtifactKey(f"{self.text}/{str.__str__(segment)}")
 
     @property
     def segments(self) -> tuple[str, ...]:

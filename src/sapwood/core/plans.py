@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from msgspec import UNSET, UnsetType
@@ -90,8 +91,8 @@ def check_ticket(ticket: PlanningTicket, reports: Mapping[ArtifactKey, Discovery
 
 
 def _wrong_tasks(ticket: PlanningTicket) -> Iterator[Finding]:
-    ids = [task.id for task in ticket.tasks]
-    for name in sorted({name for name in ids if ids.count(name) > 1}):
+    ids = Counter(task.id for task in ticket.tasks)
+    for name in sorted(name for name, count in ids.items() if count > 1):
         yield Finding("duplicate_task", ticket.key, f"two tasks have the id {name!r}")
     for task in ticket.tasks:
         for name in task.dependencies:
@@ -103,10 +104,10 @@ def _wrong_tasks(ticket: PlanningTicket) -> Iterator[Finding]:
 
 def _circles(ticket: PlanningTicket) -> Iterator[Finding]:
     """Take away tasks whose dependencies are gone until none is left to take; what remains stands in a circle."""
-    waiting = {task.id: set(task.dependencies) for task in ticket.tasks}
+    ids = {task.id for task in ticket.tasks}
+    waiting = {task.id: ids.intersection(task.dependencies) for task in ticket.tasks}
     dependents: dict[str, list[str]] = {}
     for name, needs in waiting.items():
-        needs.intersection_update(waiting)
         for need in needs:
             dependents.setdefault(need, []).append(name)
     ready = [name for name, needs in waiting.items() if not needs]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from sapwood.core.expect import expect, expect_each
-from sapwood.errors import InvalidArtifact
+from sapwood.errors import InvalidArtifact, WrongArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,17 @@ def gather_contributions(
     given: Iterable[Contribution | Contributor], context: PromptContext
 ) -> tuple[Contribution, ...]:
     """Ask each contributor for its text; return all contributions in the order in which they stand in the prompt."""
-    asked = (
-        one if isinstance(one, Contribution) else Contribution(one.name, one.contribute(context), one.order)
-        for one in given
-    )
+    expected = "contributions, or contributors with name, order and contribute"
+    asked = [_asked(one, context, expected) for one in expect_each(given, object, "contributions", expected)]
     return tuple(sorted(asked, key=_place))
+
+
+def _asked(one: Contribution | Contributor, context: PromptContext, expected: str) -> Contribution:
+    if isinstance(one, Contribution):
+        return one
+    if not all(hasattr(one, name) for name in ("name", "order", "contribute")):
+        raise WrongArgument("contributions", one, expected)
+    return Contribution(one.name, one.contribute(context), one.order)
 
 
 def assemble_prompt(output: str, contributions: Iterable[Contribution]) -> str:

@@ -201,7 +201,7 @@ class _Story:
 
     def template_of(self, prompt: RenderedPrompt) -> PromptTemplate | None:
         for reference in self.below(prompt.key, RefArtifact):
-            record = self.find(reference.target)
+            record = self.find(reference.target) if reference.role == "template" else None
             if record is None or record.kind != "PromptTemplate":
                 continue
             self.findings.extend(check_hashes([record]))
@@ -224,13 +224,13 @@ class _Story:
         assert args_record is not None  # its typed view came from there
         try:
             output = self.render(template.text, args_record.content, template.variables, template.template_id)
+            parts = [
+                Contribution(part.contributor, part.text, part.order, part.slot)
+                for part in self.below(prompt.key, PromptContribution)
+            ]
         except SapwoodError as error:
             self.findings.append(Finding("render_failed", prompt.key, str(error)))
             return None
-        parts = [
-            Contribution(part.contributor, part.text, part.order, part.slot)
-            for part in self.below(prompt.key, PromptContribution)
-        ]
         return render_provider_text(assemble_prompt(output, parts), order_context(parts))
 
     def report_difference(self, prompt: RenderedPrompt, rebuilt: str) -> None:

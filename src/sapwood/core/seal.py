@@ -182,6 +182,11 @@ def prove_inclusion(leaf_hashes: Sequence[bytes], index: int) -> list[bytes]:
 
 def is_included(leaf_hash: bytes, index: int, size: int, proof: Sequence[bytes], head: bytes) -> bool:
     """Tell whether `proof` shows that this leaf is number `index` of the `size` leaves below `head`."""
+    expect(leaf_hash, bytes, "leaf_hash", "a hash")
+    expect(index, int, "index", "a place from 0 up")
+    expect(size, int, "size", "a number of leaves")
+    expect(head, bytes, "head", "a hash")
+    proof = expect_each(proof, bytes, "proof", "hashes")
     if not 0 <= index < size:
         return False
     place, last, node = index, size - 1, leaf_hash

@@ -59,11 +59,11 @@ def given(value: Typed, fields: tuple[Field, ...], beyond: Mapping[str, Any]) ->
     """Return the fields that were given, by their wire names, and with them the undeclared ones of `beyond`."""
     found = dict(beyond)
     for attribute, name, is_plain, _, _ in fields:
+        if beyond and name in beyond:
+            raise InvalidArtifact(f"{type(value).__name__}.{name}", "a field of its own, and given as a free name")
         item = getattr(value, attribute)
         if item is UNSET:
             continue
-        if beyond and name in beyond:
-            raise InvalidArtifact(f"{type(value).__name__}.{name}", "given twice: as a field and as a free name")
         found[name] = item if is_plain else _plain(item)
     return found
 

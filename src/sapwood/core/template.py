@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from sapwood.core.canonical import canonical_json
+from sapwood.core.expect import expect
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import (
     InvalidArguments,
@@ -29,7 +30,7 @@ MAX_TEMPLATE_BYTES: Final = 256 * 1024
 MAX_ARGS_BYTES: Final = 8 * 1024 * 1024
 
 _SEGMENT = "[a-z][a-z0-9_]{0,63}"
-_DECLARATION = re.compile(r"\s*\{#-?\s*variables:([^#]*?)-?#\}")
+_DECLARATION = re.compile(r"\s*\{#[-+]?\s*variables:([^#]*?)[-+]?#\}")
 _TEMPLATE_ID = re.compile(rf"tpl\.({_SEGMENT}\.){{1,7}}{_SEGMENT}")
 
 
@@ -48,10 +49,12 @@ class TemplateId:
             raise InvalidTemplateId(self.text, "wrong shape")
         if self.text.count(".") >= MAX_LEVELS:
             raise InvalidTemplateId(self.text, f"more than {MAX_LEVELS} levels")
+        object.__setattr__(self, "text", str.__str__(self.text))  # of a subclass, what it holds
 
     def is_in_family(self, prefix: str) -> bool:
         """Tell whether this id is `prefix` or stands below it; `tpl.agent.disc` does not hold `tpl.agent.discovery`."""
-        return self.text == prefix or self.text.startswith(prefix.rstrip(".") + ".")
+        expect(prefix, str, "prefix", "an id or the beginning of one")
+        return f"{self.text}.".startswith(prefix.rstrip(".") + ".")
 
     def __str__(self) -> str:
         return self.text
@@ -117,10 +120,16 @@ def _too_long(size_bytes: int, template_id: str | None) -> TemplateLimit:
 
 def declared_variables(text: str, given: Iterable[str] = (), template_id: str | None = None) -> tuple[str, ...]:
     """Return the variables that the caller declares and those in the leading `{# variables: a, b #}`, in order."""
+    if not isinstance(given, Iterable):
+        raise InvalidArguments(f"variables are names, not {type(given).__name__}", template_id=template_id)
     names = {_checked_name(name, template_id): None for name in given}
     leading = _DECLARATION.match(text)
     if leading and leading[1].strip():
-        names |= {_checked_name(name.strip(), template_id, line=1): None for name in leading[1].split(",")}
+        line = text.count("\n", 0, leading.start(1)) + 1
+        for part in leading[1].split(","):
+            above = part[: len(part) - len(part.lstrip())].count("\n")
+            names[_checked_name(part.strip(), template_id, line + above)] = None
+            line += part.count("\n")
     return tuple(sorted(names))
 
 

@@ -57,6 +57,7 @@ class Budgeted(NamedTuple):
 def estimate_tokens(text: str, counter: TokenCounter = CHARS_4) -> int:
     """Return about how many tokens `text` is."""
     expect(text, str, "text", "text")
+    _expect_counter(counter)
     return counter.count(text)
 
 
@@ -68,6 +69,7 @@ def truncate_to_token_budget(text: str, budget: int, counter: TokenCounter = CHA
     expect(text, str, "text", "text")
     if type(budget) is not int:
         raise WrongArgument("budget", budget, "a whole number of tokens; 0 means unlimited")
+    _expect_counter(counter)
     if budget <= 0 or counter.count(text) <= budget:
         return text
     room = _room(text, budget, counter)
@@ -84,6 +86,11 @@ def apply_context_budget(text: str, max_tokens: int, counter: TokenCounter = CHA
     kept = truncate_to_token_budget(text, max_tokens, counter)
     counts = counter.count(text), max_tokens, counter.count(kept)
     return Budgeted(kept, ContextBudgetResult(*counts, kept != text, counter.name))
+
+
+def _expect_counter(counter: TokenCounter) -> None:
+    if not callable(getattr(counter, "count", None)) or not isinstance(getattr(counter, "name", None), str):
+        raise WrongArgument("counter", counter, "an object with a name and a function count")
 
 
 def _room(text: str, budget: int, counter: TokenCounter) -> int:

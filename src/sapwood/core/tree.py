@@ -22,7 +22,7 @@ REQUIRED_GROUPS: Final = ("ExecutionConfig", "InputArtifacts", "AgentExecutionAr
 
 
 def _packed(record: Record) -> bytes:
-    return record[0].pack()
+    return record.key.pack()
 
 
 class ArtifactTree:
@@ -34,11 +34,14 @@ class ArtifactTree:
         self._children: dict[bytes, list[Record]] | None = None
         kept = self._records
         for record in records:
-            if kept.setdefault(record[0].pack(), record) is not record:
+            packed = record.key.pack()
+            if packed in kept:
                 raise DuplicateKey([record.key.text])
+            kept[packed] = record
 
     def add(self, record: Record) -> None:
         """Add a record; raise DuplicateKey, and keep the first one, when its key is taken."""
+        expect(record, Record, "record", "a Record, as to_record gives it")
         packed = record.key.pack()
         if packed in self._records:
             raise DuplicateKey([record.key.text])
@@ -85,10 +88,12 @@ class ArtifactTree:
 
     def children(self, key: ArtifactKey) -> list[Record]:
         """Return what is shown directly below `key`, in key order: its children, and orphans from further down."""
+        expect(key, ArtifactKey, "key", "an ArtifactKey")
         return self._below().get(key.pack(), [])[:]
 
     def shown_under(self, key: ArtifactKey) -> ArtifactKey | None:
         """Return the nearest ancestor that is stored, None for a root and for what has no stored ancestor."""
+        expect(key, ArtifactKey, "key", "an ArtifactKey")
         packed = self._nearest(key.pack())
         return ArtifactKey.of_packed(packed) if packed else None
 
@@ -157,6 +162,9 @@ def _check_root(tree: ArtifactTree) -> Iterator[Finding]:
     roots = {record.key.root for record in tree.walk()}
     if len(roots) > 1 or first.kind != "Execution" or first.key.depth != 1:
         yield Finding("root", first.key, f"{len(roots)} roots, the first a {first.kind}; expected one Execution")
+    for record in tree.of_kind("Execution"):
+        if record.key.depth > 1:
+            yield Finding("root", record.key, "a second Execution; a run has one, its root")
 
 
 def _check_groups(tree: ArtifactTree) -> Iterator[Finding]:
