@@ -8,6 +8,8 @@ import statistics
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from sapwood.clock import KeyFactory
 from sapwood.core.artifacts import Note
 from sapwood.core.codec import to_record
@@ -27,7 +29,7 @@ def make_records(count: int) -> list[Record]:
     while len(records) < count:
         parent = scopes[rng.randrange(len(scopes))]
         key = keys.child(parent)
-        records.append(one._replace(key=key))
+        records.append(replace(one, key=key))
         if key.depth < 5 and rng.random() < 0.02:
             scopes.append(key)
     return records

@@ -232,10 +232,7 @@ class Sapwood(Contestant):
         self.run.__exit__(None, None, None)
 
     def load(self) -> int:
-        from sapwood.core.codec import read_content
-
-        found = [(record, read_content(record)) for record in self.store.load(self.run.key).walk()]
-        return len(found)
+        return len(self.store.contents(self.run.key))
 
     def close(self) -> None:
         self.store.close()

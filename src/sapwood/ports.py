@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from sapwood.core.events import GraphEvent
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
@@ -226,7 +228,7 @@ class Reader(Protocol):
         """Return every claim of the run, by node, attempt, delivery and role."""
 
 
-class Outline(NamedTuple):
+class Outline(msgspec.Struct, frozen=True, gc=False):
     """A record without its content."""
 
     key: ArtifactKey

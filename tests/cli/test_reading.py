@@ -12,7 +12,7 @@ import sapwood
 from sapwood.cli.main import cli
 from sapwood.core.artifacts import Note
 from sapwood.core.record import Record
-from sapwood.runtime.session import Run
+from sapwood.runtime.run import Run
 
 
 @pytest.fixture

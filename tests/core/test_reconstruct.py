@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from sapwood.core import reconstruct as module
-from sapwood.core.artifacts import Note, RenderedPrompt
+from sapwood.core.artifacts import Note, RefArtifact, RenderedPrompt
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.hashing import hash_bytes
 from sapwood.core.reconstruct import Reconstruction, reconstruct
@@ -61,7 +62,7 @@ def change(kind: str, change_one: Callable[[Record], Record | None]) -> list[Rec
             done = True
             other = change_one(record)
             if other is not None:
-                changed.append(other._replace(content_hash=hash_bytes(other.content)))
+                changed.append(replace(other, content_hash=hash_bytes(other.content)))
             continue
         changed.append(record)
     return changed
@@ -74,16 +75,16 @@ def codes(records: list[Record]) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "change_one", "expected"),
     [
-        ("RenderedPrompt", lambda record: record._replace(content=record.content + b"!"), ["prompt_mismatch"]),
-        ("PromptContribution", lambda record: record._replace(content=b"other"), ["prompt_mismatch"]),
+        ("RenderedPrompt", lambda record: replace(record, content=record.content + b"!"), ["prompt_mismatch"]),
+        ("PromptContribution", lambda record: replace(record, content=b"other"), ["prompt_mismatch"]),
         ("PromptContribution", lambda record: None, ["prompt_mismatch"]),
-        ("PromptArgs", lambda record: record._replace(content=b'{"x":2}'), ["prompt_mismatch"]),
+        ("PromptArgs", lambda record: replace(record, content=b'{"x":2}'), ["prompt_mismatch"]),
         ("PromptArgs", lambda record: None, ["missing_args"]),
         ("RefArtifact", lambda record: None, ["missing_template"]),
-        ("ToolInput", lambda record: record._replace(content=b"{"), ["unreadable"]),
-        ("AgentRequest", lambda record: record._replace(content=b"[]"), ["unreadable"]),
+        ("ToolInput", lambda record: replace(record, content=b"{"), ["unreadable"]),
+        ("AgentRequest", lambda record: replace(record, content=b"[]"), ["unreadable"]),
         ("AgentRequests", lambda record: None, ["orphan"]),
-        ("ToolOutput", lambda record: record._replace(kind="ToolOutputV9"), []),
+        ("ToolOutput", lambda record: replace(record, kind="ToolOutputV9"), []),
     ],
 )
 def test_what_is_broken_is_a_finding(
@@ -92,9 +93,29 @@ def test_what_is_broken_is_a_finding(
     assert codes(change(kind, change_one)) == expected
 
 
+def test_a_contribution_of_nobody_is_a_finding_and_the_rest_is_told() -> None:
+    nameless = b'{"contributor":"","media":"text","order":1,"slot":"prompt"}'
+    story = told(change("PromptContribution", lambda record: replace(record, metadata=nameless)))
+    assert [(finding.code, finding.message) for finding in story.findings] == [
+        ("render_failed", "PromptContribution: the contributor has no name: ''")
+    ]
+    assert [prompt.is_rebuilt for prompt in story.prompts] == [False, True]
+
+
+def test_a_reference_that_a_prompt_has_beside_its_template_changes_nothing() -> None:
+    prompt = next(record.key for record in RUN.records if record.kind == "RenderedPrompt")
+    other = replace(RUN.template, key=RUN.keys.root(), content=b"", content_hash=hash_bytes(b""))
+    first = prompt.child("0" * 26)  # before the template's own
+    see_also = to_record(RefArtifact(first, target=other.key, role="see"))
+    shared = {record.key: record for record in (RUN.template, other)}
+    story = reconstruct(ArtifactTree([*RUN.records, see_also]), plain_render, RENDERER, shared.get)
+    assert story.findings == []
+    assert story.prompts[0].template_key == RUN.template.key
+
+
 def test_changed_bytes_under_an_old_hash_are_found() -> None:
     for index, record in enumerate(RUN.records):
-        other = record._replace(content=record.content + b" ")
+        other = replace(record, content=record.content + b" ")
         found = told([*RUN.records[:index], other, *RUN.records[index + 1 :]]).findings
         assert ("hash_mismatch", record.key) in {(finding.code, finding.key) for finding in found}
 
@@ -105,7 +126,7 @@ def test_many_broken_things_are_all_told() -> None:
 
 
 def test_a_mismatch_under_another_renderer_version_is_no_failure() -> None:
-    records = change("RenderedPrompt", lambda record: record._replace(content=b"rendered otherwise"))
+    records = change("RenderedPrompt", lambda record: replace(record, content=b"rendered otherwise"))
     (finding,) = told(records, ("plain", "2")).findings
     assert (finding.code, finding.is_failure) == ("renderer_changed", False)
     assert told(RUN.records, ("plain", "2")).findings == []
@@ -116,7 +137,7 @@ def test_a_template_that_is_not_stored_or_was_changed_is_found() -> None:
     story = reconstruct(tree, plain_render, RENDERER)
     assert sorted({finding.code for finding in story.findings}) == ["dangling_reference", "missing_template"]
     assert [prompt.rebuilt for prompt in story.prompts] == [None, None]
-    changed = RUN.template._replace(content=b"Do not {{ args }}")
+    changed = replace(RUN.template, content=b"Do not {{ args }}")
     story = reconstruct(tree, plain_render, RENDERER, lambda key: changed)
     assert {finding.code for finding in story.findings} == {"hash_mismatch", "prompt_mismatch"}
 
@@ -144,7 +165,7 @@ def test_a_comparison_that_always_agrees_is_caught(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module._Story, "rebuild", agree)
     with pytest.raises(AssertionError):
         test_what_is_broken_is_a_finding(
-            "RenderedPrompt", lambda record: record._replace(content=b"x"), ["prompt_mismatch"]
+            "RenderedPrompt", lambda record: replace(record, content=b"x"), ["prompt_mismatch"]
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 import pytest
+from msgspec.structs import replace
 
 from sapwood.core import seal
 from sapwood.core.codec import from_record
@@ -102,9 +103,9 @@ def test_every_change_of_any_record_is_seen() -> None:
     run = SmallRun()
     for index, record in enumerate(run.unsealed):
         changed = [
-            record._replace(content_hash="0" * 64),
-            record._replace(kind=record.kind + "X"),
-            record._replace(metadata=b'{"x":1}'),
+            replace(record, content_hash="0" * 64),
+            replace(record, kind=record.kind + "X"),
+            replace(record, metadata=b'{"x":1}'),
         ]
         for other in changed:
             assert "head_mismatch" in codes(run, [*run.records[:index], other, *run.records[index + 1 :]])
@@ -114,13 +115,13 @@ def test_every_change_of_any_record_is_seen() -> None:
 def test_a_missing_and_a_second_seal_are_seen() -> None:
     run = SmallRun()
     assert codes(run, run.unsealed) == ["no_seal"]
-    second = run.records[-1]._replace(key=run.keys.child(run.root))
+    second = replace(run.records[-1], key=run.keys.child(run.root))
     assert "two_seals" in codes(run, [*run.records, second])
 
 
 def test_nothing_hides_behind_the_name_of_the_seal() -> None:
     run = SmallRun()
-    hidden = run.records[-1]._replace(key=run.keys.child(run.helper))
+    hidden = replace(run.records[-1], key=run.keys.child(run.helper))
     assert "head_mismatch" in codes(run, sorted([*run.records, hidden]))
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sapwood.core import tree as tree_module
-from sapwood.core.artifacts import Note, RefArtifact
+from sapwood.core.artifacts import Execution, Note, RefArtifact
 from sapwood.core.codec import to_record
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.record import Record
@@ -67,13 +68,15 @@ def ancestors(key: ArtifactKey) -> list[ArtifactKey]:
 
 def test_the_first_record_of_a_key_stays() -> None:
     tree = ArtifactTree(RUN.records)
-    second = RUN.records[3]._replace(content=b"other")
+    second = replace(RUN.records[3], content=b"other")
     with pytest.raises(DuplicateKey) as caught:
         tree.add(second)
     assert caught.value.keys == (second.key.text,)
     assert tree.find(second.key) == RUN.records[3]
     with pytest.raises(DuplicateKey):
         ArtifactTree([*RUN.records, second])
+    with pytest.raises(DuplicateKey):
+        ArtifactTree([*RUN.records, RUN.records[3]])  # also the very same record
 
 
 def test_queries() -> None:
@@ -121,7 +124,7 @@ def without(kind: str) -> list[Record]:
 @pytest.mark.parametrize("kind", tree_module.REQUIRED_GROUPS)
 def test_a_missing_and_a_doubled_group_are_found(kind: str) -> None:
     assert [finding.code for finding in check_complete(ArtifactTree(without(kind)), stored)] == ["required_group"]
-    again = next(record for record in RUN.records if record.kind == kind)._replace(key=RUN.keys.child(RUN.root))
+    again = replace(next(record for record in RUN.records if record.kind == kind), key=RUN.keys.child(RUN.root))
     assert [found.code for found in check_complete(ArtifactTree([*RUN.records, again]), stored)] == ["required_group"]
 
 
@@ -132,6 +135,12 @@ def codes(records: list[Record], is_stored: Callable[[ArtifactKey], bool] = stor
 def test_a_wrong_root_is_found() -> None:
     assert codes(without("Execution")) == {"root"}
     assert "root" in codes([*RUN.records, RUN.template])
+
+
+def test_an_execution_below_the_root_is_found() -> None:
+    second = to_record(Execution(RUN.keys.child(RUN.lead)))
+    findings = check_complete(ArtifactTree([*RUN.records, second]), stored)
+    assert [(finding.code, finding.key) for finding in findings] == [("root", second.key)]
 
 
 def test_references_resolve_in_the_tree_or_outside_it() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import sapwood
 from sapwood.errors import SapwoodError
-from sapwood.runtime.session import Run
+from sapwood.runtime.run import Run
 from tests.crash.mutants import break_it
 from tests.crash.workload import record_call, register
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import sapwood
 from sapwood.errors import SapwoodError
-from sapwood.runtime.session import Run, Store
+from sapwood.runtime.run import Run
+from sapwood.runtime.session import Store
 from tests.crash.mutants import break_it
 from tests.crash.shim import FOR_EVER, Fault, Faults, On
 from tests.crash.workload import read_back, record_call, register

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import sapwood
 from sapwood.errors import StoreClosed
+from sapwood.runtime.run import Run
 from sapwood.runtime.scope import Agent
-from sapwood.runtime.session import Run, Store
+from sapwood.runtime.session import Store
 from tests.crash.mutants import break_it
 from tests.crash.workload import record_call, register
 

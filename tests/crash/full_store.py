@@ -11,7 +11,7 @@ import apsw
 import sapwood
 from sapwood.app import open_store
 from sapwood.ports import Claim
-from sapwood.runtime.session import Run
+from sapwood.runtime.run import Run
 
 TEMPLATE_ID = "tpl.agent.crash.prompt"
 TEMPLATE = "Token {{ token }}: {{ filler }}\n"
@@ -62,11 +62,15 @@ def read_everything(path: Path, built: Built) -> dict[str, Any]:
             told["artifacts"] = list(reader.load())
             told["found"] = [reader.find(record.key) for record in told["artifacts"]]
             told["outline"] = list(reader.outline())
+            told["glances"] = list(reader.glance(sapwood.ArtifactKey(built.open_run)))
+            told["timeline"] = list(reader.timeline_keys(sapwood.ArtifactKey(built.open_run)))
             told["kinds"] = list(reader.load_kinds(None, ["Report", "Note", "Execution"]))
             for run in (*built.heads, built.open_run):
                 key = sapwood.ArtifactKey(run)
                 told[f"claims {run}"] = reader.list_claims(key)
                 told[f"children {run}"] = list(reader.child_keys(key))
+                told[f"first level {run}"] = list(reader.glance(key, depth=1))
+                told[f"last {run}"] = reader.last_key(key)
                 told[f"count {run}"] = reader.count(key)
                 told[f"row {run}"] = reader.find_run(key)
     return told

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from sapwood.storage import sqlite, sqlite_log
+from sapwood.storage import sqlite_checkpoint, sqlite_log
 from tests.crash.mutants import break_it
 from tests.crash.workload import record_runs
 
@@ -15,7 +15,7 @@ def main() -> None:
     folder, name, seed, mutant = sys.argv[1:]
     break_it(mutant)
     # so that the power fails during checkpoints, and while the log is made longer, too
-    sqlite.CHECKPOINT_PAGES = 25  # type: ignore[misc]
+    sqlite_checkpoint.CHECKPOINT_PAGES = 25  # type: ignore[misc]
     sqlite_log.GROW_FROM_BYTES = sqlite_log.ROOM_BYTES = 32 * 1024  # type: ignore[misc]
     acks = os.open(folder + ".ack", os.O_WRONLY | os.O_CREAT, 0o600)
 

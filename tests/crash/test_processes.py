@@ -159,7 +159,7 @@ def test_a_store_in_which_the_last_one_stays_shows(tmp_path: Path, monkeypatch: 
     with sapwood.open(tmp_path / "sapwood.db") as store:
         root = store.record().key
         monkeypatch.setattr(store.recorder, "_refuse_taken", lambda _records: None)
-        monkeypatch.setattr("sapwood.storage.sqlite.INSERT", INSERT_OR_REPLACE)
+        monkeypatch.setattr("sapwood.storage.sqlite_writer.INSERT", INSERT_OR_REPLACE)
         assert isinstance(store.artifacts, SqliteStore)
         store.artifacts._writer.execute("drop trigger artifact_once")
         assert any(race_threads(store, KeyFactory().child(root), number) for number in range(5))

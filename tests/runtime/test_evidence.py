@@ -13,6 +13,7 @@ import pytest
 from sapwood.clock import KeyFactory
 from sapwood.core.artifacts import AgentResult, Delivery, EventArtifact, OutcomeEvidence, Report
 from sapwood.core.config import ExecutionConfig, Policies
+from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import CommandNode, Edge, GateNode, JoinNode
@@ -163,7 +164,7 @@ def test_the_configuration_names_all_that_it_takes_to_run_again(tmp_path: Path, 
     project = git_project(tmp_path)
     node = agent("a", options={"model": "m-1"}, tools=("grep",), system="tpl.agent.a.author")
     flow = workflow(node, agent("b"), edges=[Edge(source="a", target="b")])
-    policies = RunPolicies({"max_chars_per_artifact": 9}, {"2": {"max_tokens": 7}})
+    policies = RunPolicies({"max_chars_per_artifact": 9}, {"2": {"max_tokens": 7}}, ingest={"visible_names": False})
     config = run_config(flow, store.templates, policies, project, source="name: story")
     run = open_run(store, flow, {}, config)
     (stored,) = all_of(store, run.text, ExecutionConfig)
@@ -176,6 +177,26 @@ def test_the_configuration_names_all_that_it_takes_to_run_again(tmp_path: Path, 
     assert stored.repository_snapshot["dirty"] is False
     assert isinstance(stored.policies, Policies)
     assert stored.policies.handoff["max_chars_per_artifact"] == 9  # type: ignore[index]
+    assert stored.policies.budgets == {
+        "phases": {
+            "1": {"handoff_fields": None, "narrative_cap": 0, "max_tokens": 0},
+            "2": {
+                "handoff_fields": ["goal", "epic_id", "verdicts", "decisions_made", "open_risks"],
+                "narrative_cap": 500,
+                "max_tokens": 7,
+            },
+            "3": {
+                "handoff_fields": ["goal", "epic_id", "verdicts", "artifacts_produced"],
+                "narrative_cap": 1000,
+                "max_tokens": 2500,
+            },
+        },
+        "tokenizer": "chars/4",
+    }
+    ingest: Any = stored.policies.ingest
+    assert IngestSettings.of(ingest) == IngestSettings(visible_names=False)
+    assert ingest["limits"]["max_file_bytes"] == 10 * 1024 * 1024
+    assert ".git" in ingest["deny_names"]
     assert stored.workflow.text == "name: story"
     assert sorted(stored.versions["templates"]) == ["tpl.agent.a", "tpl.agent.a.author", "tpl.agent.b"]
     assert stored.why_absent == {}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sapwood import ArtifactKey, KeyFactory, hash_bytes
 from sapwood.core.record import Record
@@ -119,7 +120,7 @@ def test_a_reference_to_a_shared_artifact_that_is_not_stored_is_refused_with_its
     run = KEYS.root()
     with pytest.raises(DanglingReference):
         recorder.publish([record(run), reference(KEYS.child(run), KEYS.root())])
-    shared = record(kind="PromptTemplate")._replace(metadata=b'{"template_id":"tpl.a.b"}')
+    shared = replace(record(kind="PromptTemplate"), metadata=b'{"template_id":"tpl.a.b"}')
     recorder.publish([shared])
     recorder.publish([record(run), reference(KEYS.child(run), shared.key)])
     recorder.publish([reference(KEYS.child(run), KEYS.child(run))])  # inside the run it may come first
@@ -129,7 +130,7 @@ def test_a_reference_to_a_shared_artifact_that_is_not_stored_is_refused_with_its
 
 def test_a_record_whose_hash_is_not_that_of_its_content_is_refused(recorder: Recorder) -> None:
     with pytest.raises(InvalidArtifact, match="content_hash"):
-        recorder.publish([record()._replace(content=b"[]")])
+        recorder.publish([replace(record(), content=b"[]")])
 
 
 def test_a_sealed_run_is_refused_at_once_and_at_the_commit(recorder: Recorder) -> None:

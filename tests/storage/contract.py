@@ -268,7 +268,9 @@ class StoreContract:
         lost = KEYS.child(KEYS.child(children[1]))  # its parent is not stored
         contents = {root: b"{}", **{key: bytes(range(256)) * 200 for key in children}, **dict.fromkeys(below, b"xy")}
         contents[lost] = b""
-        store.append([record(key, content, kind="ToolOutput") for key, content in contents.items()])
+        inline = children[2]  # a long text that is never stored in chunks
+        kinds = dict.fromkeys(contents, "ToolOutput") | {inline: "Report"}
+        store.append([record(key, content, kind=kinds[key]) for key, content in contents.items()])
         with store.read() as reader:
             for depth in (None, 0, 1, 2, 3):
                 wanted = [key for key in sorted(contents) if depth is None or key.depth <= 1 + depth]

@@ -10,19 +10,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
-from sapwood import KeyFactory
-from sapwood.errors import NotFound, StoreClosed, StoreDamaged, StoreUnwritable, SyncFailed, WrongStore
+from sapwood import ArtifactKey, KeyFactory
+from sapwood.errors import NotFound, SapwoodError, StoreClosed, StoreDamaged, StoreUnwritable, SyncFailed, WrongStore
 from sapwood.ports import ArtifactStore, Claim
 from sapwood.storage import sqlite as sqlite_module
+from sapwood.storage import sqlite_checkpoint
 from sapwood.storage.migrate import check_sqlite, load_migrations, migrate_sqlite
 from sapwood.storage.sqlite import SqliteStore
 from sapwood.storage.sqlite_file import has_wal_reset_bug
+from sapwood.storage.sqlite_reader import SqliteReader
 from tests.conftest import Dose
 from tests.storage.contract import KEYS, StoreContract, record, start_run, version
 
@@ -105,19 +108,42 @@ def test_the_files_are_for_their_owner_only_and_the_page_size_is_8_kib(store: Sq
     assert sql(tmp_path / "s.db", "pragma page_size") == [(8192,)]
 
 
-def test_a_commit_stands_when_there_is_no_thread_for_the_checkpoint(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_commit_stands_and_the_log_stays_short_when_there_is_no_thread_for_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(sqlite_module, "CHECKPOINT_PAGES", 1)
+    monkeypatch.setattr(sqlite_checkpoint, "CHECKPOINT_PAGES", 20)
+    store = SqliteStore(tmp_path / "s.db")
     with monkeypatch.context() as busy:
         busy.setattr(threading.Thread, "start", refuse)
         root = start_run(store)
-        assert "no checkpoint" in caplog.text
-    store.append([record(child := KEYS.child(root))])
-    assert store.stored([root, child]) == {root, child}
+        children = [KEYS.child(root) for _ in range(100)]
+        for child in children:
+            store.append([record(child, b"x" * 5000)])
+    assert store.stored(children) == set(children)
+    assert (tmp_path / "s.db-wal").stat().st_size < 100 * 8192
+    store.close()
+
+
+def test_a_checkpoint_that_fails_is_logged_and_the_commit_before_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_connection: object) -> None:
+        raise apsw.IOError("disk I/O error")
+
+    monkeypatch.setattr(sqlite_checkpoint, "CHECKPOINT_PAGES", 1)
+    store = SqliteStore(tmp_path / "s.db")
+    with monkeypatch.context() as failing:
+        failing.setattr(sqlite_checkpoint, "_move_log", fail)
+        root = start_run(store)
+        children = [KEYS.child(root) for _ in range(4)]
+        for child in children:
+            store.append([record(child)])
+            store._checkpoints.wait()
+    assert caplog.text.count("its log stays") > 2
+    assert store.stored(children) == set(children)
     store.close()
 
 
@@ -288,16 +314,90 @@ def test_a_missing_store_is_not_created_for_a_reader(tmp_path: Path) -> None:
 
 
 def test_the_log_is_moved_into_the_file_beside_the_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_module, "CHECKPOINT_PAGES", 20)
+    monkeypatch.setattr(sqlite_checkpoint, "CHECKPOINT_PAGES", 20)
     store = SqliteStore(tmp_path / "s.db")
     for _ in range(200):
         store.append([record(KEYS.root(), b"x" * 5000)])
-        if store._checkpoint:
-            store._checkpoint.join()
+        store._checkpoints.wait()
     assert (tmp_path / "s.db-wal").stat().st_size < 100 * 8192
     with store.read() as reader:
         assert reader.count() == 200
     store.close()
+
+
+@pytest.mark.parametrize("remedy", ["", pytest.param("none", marks=pytest.mark.mutant)])
+def test_the_log_stays_short_while_commits_never_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remedy: str
+) -> None:
+    """Whatever a thread moves, a commit that came meanwhile keeps SQLite from writing the log from its start again."""
+    monkeypatch.setattr(sqlite_checkpoint, "CHECKPOINT_PAGES", 20)
+    store = SqliteStore(tmp_path / "s.db")
+    moved = sqlite_checkpoint.Checkpoints._run
+
+    def commit_meanwhile(checkpoints: sqlite_checkpoint.Checkpoints) -> None:
+        with store.read():  # a checkpoint moves nothing that came after what somebody still reads
+            store.append([record(KEYS.root(), b"meanwhile")])
+            moved(checkpoints)
+
+    monkeypatch.setattr(sqlite_checkpoint.Checkpoints, "_run", commit_meanwhile)
+    if remedy == "none":
+        monkeypatch.setattr(sqlite_checkpoint.Checkpoints, "_move_here", lambda _checkpoints, _writer: None)
+    for _ in range(200):
+        store.append([record(KEYS.root(), b"x" * 5000)])
+        store._checkpoints.wait()
+    assert ((tmp_path / "s.db-wal").stat().st_size < 100 * 8192) is (remedy == "")
+    store.close()
+
+
+READS: dict[str, Callable[[SqliteReader, ArtifactKey], object]] = {
+    "find": lambda reader, run: reader.find(run),
+    "load": lambda reader, run: list(reader.load(run)),
+    "load_kinds": lambda reader, run: list(reader.load_kinds(run, ["Note"])),
+    "outline": lambda reader, run: list(reader.outline(run)),
+    "glance": lambda reader, run: list(reader.glance(run)),
+    "glance at a depth": lambda reader, run: list(reader.glance(run, depth=1)),
+    "timeline_keys": lambda reader, run: list(reader.timeline_keys(run)),
+    "last_key": lambda reader, run: reader.last_key(run),
+    "child_keys": lambda reader, run: list(reader.child_keys(run)),
+    "find_run": lambda reader, run: reader.find_run(run),
+    "list_runs": lambda reader, run: reader.list_runs(),
+    "find_claim": lambda reader, run: reader.find_claim(run, "a", 1, 1, "Report"),
+    "list_claims": lambda reader, run: reader.list_claims(run),
+}
+
+
+class Decayed:
+    """A connection to a file that forgot what was in one column: SQLite trusts the file about the type, too."""
+
+    def __init__(self, connection: Any, column: int, found: object) -> None:
+        self._connection, self._column, self._found = connection, column, found
+
+    def execute(self, sql: str, values: Any = ()) -> Iterator[tuple[object, ...]]:
+        for row in self._connection.execute(sql, values):
+            if isinstance(self._found, Exception):
+                raise self._found
+            yield tuple(self._found if at == self._column else value for at, value in enumerate(row))
+
+    def executemany(self, sql: str, values: Any) -> Iterator[tuple[object, ...]]:
+        for one in values:
+            yield from self.execute(sql, one)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_column_that_decayed_is_read_or_refused_with_a_typed_error(store: SqliteStore, name: str) -> None:
+    root = start_run(store)
+    note, large = record(KEYS.child(root)), record(KEYS.child(root), os.urandom(100_000), "ToolOutput")
+    store.append([note, large], claims=[Claim(root, "a", 1, 1, "Report", note.key)])
+    invalid = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+    connection = apsw.Connection(store.location)
+    for column in range(10):
+        for found in ("x" * 16, "", 7, 1.5, None, b"", b"x" * 15, b"x" * 16, invalid):
+            with suppress(SapwoodError):
+                READS[name](SqliteReader(Decayed(connection, column, found), store.location), root)
+    connection.close()
 
 
 @pytest.mark.torture(short=12, full=300)

@@ -18,18 +18,22 @@ from sapwood.core.artifacts import (
     AgentExecutionArtifacts,
     AgentRequest,
     Execution,
+    IngestedFile,
     InputArtifacts,
     Note,
     OutcomeEvidenceArtifacts,
+    PromptContribution,
     RefArtifact,
+    RenderedPrompt,
 )
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.config import execution_config
 from sapwood.core.event_artifacts import EVENT_TYPES
 from sapwood.core.record import Record
 from sapwood.core.tree import REQUIRED_GROUPS as GROUPS
+from sapwood.runtime.run import Run
 from sapwood.runtime.scope import Agent
-from sapwood.runtime.session import Run, Store
+from sapwood.runtime.session import Store
 from sapwood.templates.registry import TemplateRegistry
 
 pytestmark = pytest.mark.artifacts_reconstruct
@@ -285,6 +289,32 @@ def test_threads_record_into_one_run_and_every_artifact_has_its_own_parent(store
     assert store.verify(run.key).findings == ()
 
 
+def test_the_contents_of_a_run_come_decoded_in_key_order(store: Store) -> None:
+    with store.record() as run, run.agent("a", request={"x": 1.0}) as agent:
+        agent.note("a text")
+        agent.add(
+            IngestedFile(
+                agent.child_key(),
+                data=b"\xff\x00",
+                workspace_path="workspace/a",
+                sha256="",
+                block_index=0,
+                role="written",
+            )
+        )
+        agent.tool_call("t", input={"large": "y" * 100_000})
+    contents = store.contents(run.key)
+    assert [record for record, _ in contents] == list(store.load(run.key).walk())
+    by_kind = {record.kind: value for record, value in contents}
+    assert by_kind["AgentRequest"]["request"] == {"x": 1}
+    assert by_kind["Note"] == "a text"
+    assert by_kind["IngestedFile"] == b"\xff\x00"
+    assert by_kind["ToolInput"] == {"large": "y" * 100_000}
+    assert next(value for _, value in store.contents(agent.key.text)) == by_kind["AgentRequest"]
+    with pytest.raises(sapwood.NotFound, match="sapwood runs"):
+        store.contents(store.keys.root())
+
+
 def test_tasks_of_one_loop_record_into_one_run(store: Store) -> None:
     async def work(run: Run, name: str) -> None:
         async with run.agent(name) as agent:
@@ -420,6 +450,60 @@ def test_verify_finds_an_artifact_that_was_added_under_a_sealed_run_behind_its_b
         )
         codes = {finding.code for finding in store.verify(run.key).findings}
     assert "head_mismatch" in codes
+
+
+def test_what_is_said_of_a_prompt_is_kept_with_its_text(store: Store) -> None:
+    store.templates.register(TEMPLATE, "Find bugs.")
+    with store.record() as run, run.agent("discovery") as agent:
+        prompt = agent.prompt(TEMPLATE, metadata={"why": "the first look"})
+    (stored,) = [from_record(record) for record in records(store, prompt.key) if record.kind == "RenderedPrompt"]
+    assert isinstance(stored, RenderedPrompt)
+    assert stored.metadata == {"why": "the first look"}
+    assert store.verify(run.key).findings == ()
+
+
+WRONG_CALLS: dict[str, Callable[[Store, Run, Agent], Any]] = {
+    "record inputs": lambda store, run, agent: store.record(inputs=5),  # type: ignore[arg-type]
+    "verify": lambda store, run, agent: store.verify(5),  # type: ignore[arg-type]
+    "load": lambda store, run, agent: store.load(5),  # type: ignore[arg-type]
+    "emit of a run": lambda store, run, agent: run.emit(None),  # type: ignore[arg-type]
+    "emit of an agent": lambda store, run, agent: agent.emit(None),  # type: ignore[arg-type]
+    "name": lambda store, run, agent: run.agent([]),  # type: ignore[arg-type]
+    "template": lambda store, run, agent: agent.prompt(5),  # type: ignore[arg-type]
+    "contributions": lambda store, run, agent: agent.prompt(TEMPLATE, contributions=5),  # type: ignore[arg-type]
+    "contribution": lambda store, run, agent: agent.prompt(TEMPLATE, contributions=[5]),  # type: ignore[list-item]
+    "manifest": lambda store, run, agent: agent.report("x", context_manifest="yes"),
+    "metadata": lambda store, run, agent: agent.prompt(TEMPLATE, metadata=[1]),  # type: ignore[arg-type]
+    "filled in with a prompt": lambda store, run, agent: agent.prompt(TEMPLATE, metadata={"renderer": "mine"}),
+    "filled in": lambda store, run, agent: agent.note("x", artifact_id=9),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_a_recording_call_with_something_wrong_is_refused_and_leaves_a_record_that_can_be_read(
+    store: Store, name: str
+) -> None:
+    store.templates.register(TEMPLATE, "Find bugs.")
+    with store.record() as run, run.agent("d") as agent, pytest.raises(sapwood.SapwoodError, match="expected"):
+        WRONG_CALLS[name](store, run, agent)
+    assert not [finding for finding in store.verify(run.key).findings if finding.code == "unreadable"]
+
+
+@pytest.mark.parametrize("wrong", [5, b"s.db", None])
+def test_a_store_is_opened_by_the_path_of_a_file(wrong: Any) -> None:
+    with pytest.raises(sapwood.WrongArgument, match=r"argument url is .*expected the path of a file"):
+        sapwood.open(wrong)
+
+
+def test_verify_reads_on_after_a_contribution_of_nobody(store: Store) -> None:
+    store.templates.register(TEMPLATE, "Find {{ what }}.", variables=["what"])
+    with store.record() as run, run.agent("discovery") as agent:
+        prompt = agent.prompt(TEMPLATE, args={"what": "bugs"})
+        agent.add(PromptContribution(store.keys.child(prompt.key), text="x", contributor="", order=1, slot="prompt"))
+        agent.report("done")
+    verification = store.verify(run.key)
+    assert [(finding.code, finding.key) for finding in verification.findings] == [("prompt_mismatch", prompt.key)]
+    assert verification.artifacts == len(records(store, run.key))
 
 
 def test_us1_6_a_prompt_is_rebuilt_from_its_template_arguments_and_contributions(store: Store) -> None:

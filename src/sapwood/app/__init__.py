@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sapwood.clock import KeyFactory, now_ms
+from sapwood.core.expect import expect
 from sapwood.errors import StoreUnwritable, WrongStore
 from sapwood.ports import ArtifactStore, Clock, Entropy
 from sapwood.runtime.recorder import Recorder
@@ -36,6 +37,7 @@ def open_store(
 
     While the file cannot be written, that waits in the spools; the store can be read.
     """
+    expect(url, (str, os.PathLike), "url", "the path of a file, or memory:")
     keys = KeyFactory(clock, entropy)
     name = os.fspath(url)
     if name == MEMORY:

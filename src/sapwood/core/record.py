@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from sapwood.core.keys import ArtifactKey
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct, frozen=True, order=True, gc=False):
     """An artifact's key, kind, bytes and hash.
 
     `metadata` is the canonical JSON of an object. Its `media` says what `content` is: `text` (UTF-8), `bytes`, or,

@@ -147,10 +147,12 @@ def _find_request(reader: Reader, run: ArtifactKey, node: str, attempt: int | No
     requests = [from_record(record) for record in reader.load_kinds(run, ["AgentRequest"])]
     own = [one for one in requests if isinstance(one, AgentRequest) and one.node == node]
     chosen = [one for one in own if attempt in (None, one.attempt)]
+    if own and not chosen:
+        tries = ", ".join(str(one.attempt) for one in own)
+        raise NotFound(f"attempt {attempt} of node {node} in run {run}", f"there are {tries}")
     if not chosen:
         names = sorted({one.node for one in requests if isinstance(one, AgentRequest)})
-        what = f"node {node}" if not own else f"attempt {attempt} of node {node}"
-        raise NotFound(f"{what} in run {run}", f"it has {', '.join(names) or 'no nodes yet'}")
+        raise NotFound(f"node {node} in run {run}", f"it has {', '.join(names) or 'no nodes yet'}")
     return max(chosen, key=lambda one: one.attempt)
 
 

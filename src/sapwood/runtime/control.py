@@ -51,16 +51,25 @@ class Control:
         history = self._histories.load(run)
         gate = history.node(node) if node in history.homes else None
         tried = history.attempts.get(node, [])
-        if not isinstance(gate, GateNode) or not tried or tried[-1].result is not None:
+        if not isinstance(gate, GateNode) or not tried:
             raise NotFound(f"an open question at node {node} of run {run}")
         if answer not in gate.answers:
             raise InvalidAnswer(node, answer, gate.answers)
+        if tried[-1].result is not None:
+            if self._is_answered(run, node, tried[-1].number):
+                return False
+            raise NotFound(f"an open question at node {node} of run {run}", "it ended without an answer")
         number, below = tried[-1].number, tried[-1].request
         said: list[tuple[str, type[GraphEvent], str]] = [(ANSWER, ResolveInterruptEvent, answer)]
         if message:
             said.append((MESSAGE, AddMessageEvent, message))
         events = [(role, self._event(kind, node, who, message=text)) for role, kind, text in said]
         return self._record(run, node, number, events, below)
+
+    def _is_answered(self, run: str, node: str, number: int) -> bool:
+        with self._store.read() as reader:
+            claims = reader.list_claims(self._histories.plan(run).run)
+        return any((claim.role, claim.node, claim.attempt) == (ANSWER, node, number) for claim in claims)
 
     def _count(self, run: str, role: str) -> int:
         with self._store.read() as reader:

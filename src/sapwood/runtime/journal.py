@@ -50,7 +50,7 @@ from sapwood.runtime.history import (
 )
 from sapwood.runtime.node_events import ended, never_started, opened, resumed
 from sapwood.runtime.opening import find_opening
-from sapwood.runtime.session import Ids
+from sapwood.runtime.run import Ids
 from sapwood.runtime.tool_calls import tool_call_of
 from sapwood.runtime.world import Done, Work, World
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 from sapwood.core.keys import ArtifactKey
@@ -36,10 +37,11 @@ class Composed:
         key: ArtifactKey,
         child: Callable[[ArtifactKey], ArtifactKey],
         part: Literal["user", "system"] | None = None,
+        metadata: Mapping[str, Any] = MappingProxyType({}),
     ) -> list[Record]:
         """Return the prompt at `key` and below it all that rebuilds it."""
         children = [child(key) for _ in range(len(self.parts) + 2)]
-        return prompt_records(key, children, self.rendered, self.text, self.parts, part)
+        return prompt_records(key, children, self.rendered, self.text, self.parts, part, metadata)
 
 
 def compose(

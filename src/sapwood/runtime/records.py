@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -83,10 +84,12 @@ def prompt_records(
     text: str,
     contributions: Sequence[Contribution],
     part: str | None = None,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Record]:
     """Return the prompt and below it the template reference, the arguments and the contributions."""
     version = rendered.version
     about = {
+        **metadata,
         "renderer": rendered.renderer,
         "renderer_version": rendered.renderer_version,
         "template_id": version.template_id.text,

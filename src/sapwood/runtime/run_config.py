@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from sapwood.core.config import ExecutionConfig, Policies
 from sapwood.core.handoff import BOUNDS, HandoffPolicy
 from sapwood.core.hashing import hash_text
-from sapwood.core.phases import PhaseManifest, resolve_manifest
+from sapwood.core.ingest_settings import IngestSettings
+from sapwood.core.phases import DEFAULT_MANIFESTS, PhaseManifest, resolve_manifest
 from sapwood.core.tokens import CHARS_4
 from sapwood.core.workflow import AgentNode, Node, SpawnNode, Workflow, WorkflowNode, workflow_hash
 from sapwood.errors import InvalidHandoff, InvalidPhase, InvalidSettings
@@ -91,8 +92,8 @@ def run_config(
         ],
         "policies": {
             "handoff": dict(policy_values(HandoffPolicy(**policies.handoff))),
-            "budgets": {"phases": dict(policies.phases), "tokenizer": policies.tokenizer},
-            "ingest": dict(policies.ingest),
+            "budgets": {"phases": _phase_values(policies.phases), "tokenizer": policies.tokenizer},
+            "ingest": _ingest_values(IngestSettings.of(policies.ingest)),
         },
         "workflow": about,
         "versions": {
@@ -105,6 +106,18 @@ def run_config(
     if project is not None:
         config["repository_snapshot"] = take_snapshot(project, (*OWN_FOLDERS, *ignore))
     return config
+
+
+def _phase_values(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifests of the phases that have one, as the project has them; a workflow's own are in its graph."""
+    own = {int(phase): fields for phase, fields in overrides.items()}
+    manifests = [resolve_manifest(phase, own.get(phase)) for phase in sorted({*DEFAULT_MANIFESTS, *own})]
+    names = ("handoff_fields", "narrative_cap", "max_tokens")
+    return {str(manifest.phase): {name: getattr(manifest, name) for name in names} for manifest in manifests}
+
+
+def _ingest_values(settings: IngestSettings) -> dict[str, Any]:
+    return {**asdict(settings), "deny_names": sorted(settings.deny_names)}
 
 
 def agent_nodes(workflow: Workflow) -> Iterator[AgentNode]:

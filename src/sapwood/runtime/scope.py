@@ -12,21 +12,24 @@ from msgspec import UNSET
 from sapwood.core.artifacts import ValidationError
 from sapwood.core.codec import to_record
 from sapwood.core.events import GraphEvent
+from sapwood.core.expect import expect
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.prompt import Contribution, Contributor
 from sapwood.core.record import Record
 from sapwood.core.template import Templated
-from sapwood.errors import InvalidArtifact, SapwoodError, ScopeEnded
+from sapwood.errors import InvalidArtifact, SapwoodError, ScopeEnded, WrongArgument
 from sapwood.runtime.prompts import compose
 from sapwood.runtime.records import checked_text, event_record, json_record, result_record, text_record
 from sapwood.runtime.shielded import shielded
 
 if TYPE_CHECKING:
-    from sapwood.runtime.session import Run
+    from sapwood.runtime.run import Run
 
 CONTENT_TYPES: Final = ("text", "markdown", "json", "diff")
+FILLED_IN: Final = frozenset({"artifact_id", "attempt", "created_at", "media", "node_key", "run_node_id"})
+FILLED_IN_PROMPT: Final = frozenset({"media", "part", "renderer", "renderer_version", "template_id"})
 
 
 class Prompt(str):
@@ -111,17 +114,21 @@ class Agent(Scope):
     ) -> Prompt:
         """Render a template, add the contributions, and record the text with all that it is made of.
 
-        A template defined in code is registered by its first use. A contributor is asked for its text.
+        A template defined in code is registered by its first use. A contributor is asked for its text. `metadata` is
+        kept with the text.
         """
+        free = _free("RenderedPrompt", metadata or {}, FILLED_IN_PROMPT)
+        if not isinstance(template, str) and not hasattr(template, "template_id"):
+            raise WrongArgument("template", template, "a template id, or a template defined in code")
         try:
             composed = compose(self._run.templates, template, args or {}, contributions, self.name)
         except SapwoodError as error:
-            self._refuse(error, template if isinstance(template, str) else template.template_id.text)
+            self._refuse(error, str.__str__(template) if isinstance(template, str) else template.template_id.text)
             raise
         text = Prompt(composed.text)
         text.key = self.child_key()
         self._run.recorder.know(composed.rendered.version.key)
-        self._record(composed.records(text.key, self._run.keys.child))
+        self._record(composed.records(text.key, self._run.keys.child, metadata=free))
         return text
 
     def tool_call(
@@ -188,7 +195,7 @@ class Agent(Scope):
             self._result_key = child(self.key)
         key = child(self._result_key)
         about = {
-            **metadata,
+            **_free(kind, metadata, FILLED_IN),
             "artifact_id": self._run.ids.next_artifact_id(),
             "attempt": self.attempt,
             "content_type": content_type,
@@ -200,7 +207,8 @@ class Agent(Scope):
         return key
 
     def _refuse(self, error: SapwoodError, where: str) -> None:
-        refusal = ValidationError(self.child_key(), code=type(error).__name__, message=str(error), where=where)
+        place = where.encode("utf-8", "backslashreplace").decode()  # what is refused need not be valid Unicode
+        refusal = ValidationError(self.child_key(), code=type(error).__name__, message=str(error), where=place)
         self._record([to_record(refusal)])
 
     def _end(self, error: BaseException | None) -> None:
@@ -215,6 +223,17 @@ class Agent(Scope):
             self._record([result_record(key, "failed" if error else "completed", fields)])
         self._run.recorder.flush()
         self._ended = True
+
+
+def _free(kind: str, metadata: Mapping[str, Any], filled_in: frozenset[str]) -> Mapping[str, Any]:
+    """Return what a caller says of a text; refuse names that are filled in here, and a manifest that is none."""
+    expect(metadata, Mapping, "metadata", "a table of free names")
+    for name in filled_in & metadata.keys():
+        raise InvalidArtifact(f"{kind}.{name}", "filled in by the recording call; expected another name")
+    manifest = metadata.get("context_manifest")
+    if manifest is not None and type(manifest) is not dict:
+        raise InvalidArtifact(f"{kind}.context_manifest", f"{type(manifest).__name__}; expected None or dict")
+    return metadata
 
 
 def is_interruption(error: BaseException | None) -> bool:

@@ -1,10 +1,9 @@
-"""The recording API: a store, its runs and their scopes. `app.open_store` puts it together."""
+"""The recording API: a store that starts, continues, reads and verifies runs. `app.open_store` puts it together."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from msgspec import UNSET
 
@@ -16,15 +15,12 @@ from sapwood.core.artifacts import (
     Execution,
     Input,
     InputArtifacts,
-    OutcomeEvidence,
     OutcomeEvidenceArtifacts,
     RefArtifact,
-    Seal,
-    ValidationError,
 )
-from sapwood.core.codec import from_record, to_record
+from sapwood.core.codec import from_record, read_content, to_record
 from sapwood.core.config import execution_config
-from sapwood.core.events import GraphEvent
+from sapwood.core.expect import expect
 from sapwood.core.findings import Finding
 from sapwood.core.hashing import hash_text
 from sapwood.core.keys import ArtifactKey
@@ -33,201 +29,13 @@ from sapwood.core.reconstruct import Reconstruction, reconstruct
 from sapwood.core.record import Record
 from sapwood.core.template import TemplateId, TemplateVersion
 from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
-from sapwood.errors import IncompleteRun, InvalidArtifact, NotFound, RunChanged, RunSealed, ScopeEnded, StoreDamaged
-from sapwood.ports import ArtifactStore, Clock, RunEnd, RunRow, RunStart, Templates
+from sapwood.errors import NotFound, RunSealed, StoreDamaged
+from sapwood.ports import ArtifactStore, Clock, RunRow, RunStart, Templates
 from sapwood.runtime.collector import without_collector
-from sapwood.runtime.gate import judge
 from sapwood.runtime.recorder import Listener, Recorder
-from sapwood.runtime.records import event_record, request_record
-from sapwood.runtime.scope import Agent, Scope, is_interruption
+from sapwood.runtime.run import FIRST_IDS, Ids, Run
 from sapwood.runtime.shielded import shielded
 from sapwood.runtime.verify import Progress, Verification, Verifier, Versions
-
-FIRST_IDS: Final = 64
-MOST_IDS: Final = 4096
-
-
-class Ids:
-    """The run's integers for nodes and reports, taken from the store in blocks, so that few calls wait for it."""
-
-    def __init__(self, store: ArtifactStore, run: ArtifactKey, *, reserved: int = 0) -> None:
-        self._store = store
-        self._run = run
-        self._lock = threading.Lock()
-        self._block = FIRST_IDS
-        self._next = [1, 1]
-        self._end = [reserved + 1, reserved + 1]
-
-    def next_node_id(self) -> int:
-        return self._take(0)
-
-    def next_artifact_id(self) -> int:
-        return self._take(1)
-
-    def _take(self, which: int) -> int:
-        with self._lock:
-            if self._next[which] >= self._end[which]:
-                wanted = (self._block, 0) if which == 0 else (0, self._block)
-                first = self._store.reserve_ids(self._run, *wanted)[which]
-                self._next[which], self._end[which] = first, first + self._block
-                self._block = min(2 * self._block, MOST_IDS)
-            number = self._next[which]
-            self._next[which] += 1
-            return number
-
-
-class Run(Scope):
-    """One run: a tree with its four groups, open until it is completed, failed or cancelled."""
-
-    def __init__(
-        self,
-        key: ArtifactKey,
-        groups: Mapping[str, ArtifactKey],
-        recorder: Recorder,
-        keys: KeyFactory,
-        templates: Templates,
-        clock: Clock,
-        ids: Ids,
-    ) -> None:
-        super().__init__(self, key)
-        self.recorder = recorder
-        self.keys = keys
-        self.templates = templates
-        self.ids = ids
-        self.groups = dict(groups)
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._attempts: dict[str, int] = {}
-        self._node_ids: dict[str, int] = {}
-        self._scopes: dict[str, ArtifactKey] = {}
-        self._tried_seal: Seal | None = None
-
-    def agent(self, name: str, request: Any = UNSET, **fields: Any) -> Agent:
-        """Start an agent: a scope of its own below this run's agents."""
-        return self.start_agent(self.keys.child(self._group("AgentExecutionArtifacts")), name, request, fields)
-
-    def start_agent(self, key: ArtifactKey, name: str, request: Any, fields: Mapping[str, Any]) -> Agent:
-        """Record the request that opens an agent's scope at `key`."""
-        self.recorder.check_open()
-        with self._lock:
-            if name not in self._node_ids:
-                self._node_ids[name] = self.ids.next_node_id()
-            run_node_id = self._node_ids[name]
-            attempt = self._attempts.get(name, 0) + 1
-        self._record([request_record(key, name, attempt, run_node_id, request, fields)])
-        with self._lock:
-            self._attempts[name] = max(attempt, self._attempts.get(name, 0))
-            self._scopes[name] = self._scopes[key.text] = key
-        return Agent(self, key, name, attempt, run_node_id)
-
-    def attach(self, agent_key: ArtifactKey | str) -> Agent:
-        """Continue an agent's scope that has no result yet, also one that another process opened."""
-        key = agent_key if isinstance(agent_key, ArtifactKey) else ArtifactKey(agent_key)
-        self.recorder.flush()
-        with self.recorder.store.read() as reader:
-            record = reader.find(key) if self.key.is_ancestor_of(key) else None
-            if record is None or record.kind != "AgentRequest":
-                raise NotFound(f"agent {key} of run {self.key}")
-            if any(found.key.parent == key for found in reader.load_kinds(key, ["AgentResult"])):
-                raise ScopeEnded(key.text)
-        request = from_record(record)
-        assert isinstance(request, AgentRequest)
-        node_id = request.run_node_id if isinstance(request.run_node_id, int) else self.ids.next_node_id()
-        return Agent(self, key, request.node, request.attempt, node_id)
-
-    def remember(self, requests: Sequence[AgentRequest]) -> None:
-        """Take over the counts of attempts and nodes from what is stored."""
-        for request in requests:
-            self._attempts[request.node] = max(request.attempt, self._attempts.get(request.node, 0))
-            self._scopes[request.node] = self._scopes[request.key.text] = request.key
-            if isinstance(request.run_node_id, int):
-                self._node_ids.setdefault(request.node, request.run_node_id)
-
-    def emit(self, event: GraphEvent | Mapping[str, Any]) -> ArtifactKey:
-        """Record a graph event below the node it belongs to; one of no node hangs under the run's agents."""
-        node = event.node_id if isinstance(event, GraphEvent) else event.get("node_id")
-        parent = self._scopes.get(node) if isinstance(node, str) else None
-        key = self.keys.child(parent or self._group("AgentExecutionArtifacts"))
-        self._record([event_record(key, event)])
-        return key
-
-    def outcome(self, name: str, *, passed: bool | None, evidence: Any = UNSET) -> ArtifactKey:
-        """Record a fact about what came of the run; return its key."""
-        key = self.keys.child(self._group("OutcomeEvidenceArtifacts"))
-        self._record([to_record(OutcomeEvidence(key, name=name, passed=passed, evidence=evidence))])
-        return key
-
-    def complete(self) -> None:
-        """Seal the run as completed, if what is persisted is complete; else record why not and raise IncompleteRun."""
-        self._seal("completed")
-
-    def fail(self, error: BaseException | str | None = None) -> None:
-        """Seal the run as failed; `error` is recorded as a ValidationError."""
-        if error is not None:
-            code = "failed" if isinstance(error, str) else type(error).__name__
-            self._record([self._validation_error(code, str(error) or code)])
-        self._seal("failed")
-
-    def cancel(self) -> None:
-        """Seal the run as cancelled."""
-        self._seal("cancelled")
-
-    @property
-    def is_ended(self) -> bool:
-        return self._ended
-
-    def _seal(self, status: str) -> None:
-        if self._ended:
-            raise ScopeEnded(self.key.text)
-        if self._is_sealed_after_all(status):
-            self._ended = True
-            return
-        self.recorder.flush()
-        while True:
-            with self.recorder.store.read() as reader:
-                judgement = judge(reader, self.key)
-            if status == "completed" and judgement.problems:
-                errors = [self._validation_error("IncompleteRun", problem) for problem in judgement.problems]
-                self.recorder.append(errors)
-                raise IncompleteRun(self.key.text, judgement.problems)
-            seal = Seal(self.keys.child(self.key), status=status, head=judgement.head, counts=judgement.kinds)  # type: ignore[arg-type]  # one of the three
-            end = RunEnd(self.key, status, self._clock(), judgement.head, judgement.artifacts)
-            try:
-                self.recorder.append([to_record(seal)], end=end)
-                break
-            except RunChanged:
-                continue  # another process added to it; judge again
-            except BaseException:
-                self._tried_seal = seal  # nobody knows what came of it
-                raise
-        self._ended = True
-
-    def _is_sealed_after_all(self, status: str) -> bool:
-        """Tell whether a Seal whose commit failed is there nevertheless: a failed sync leaves that open."""
-        tried = self._tried_seal
-        return tried is not None and tried.status == status and bool(self.recorder.store.stored([tried.key]))
-
-    def _end(self, error: BaseException | None) -> None:
-        if self._ended:
-            return
-        if is_interruption(error):
-            self.recorder.flush()
-        elif error is not None:
-            self.fail(error)
-        else:
-            try:
-                self.complete()
-            except IncompleteRun:
-                self._seal("failed")
-                raise
-
-    def _validation_error(self, code: str, message: str) -> Record:
-        return to_record(ValidationError(self.keys.child(self.key), code=code, message=message))
-
-    def _group(self, name: str) -> ArtifactKey:
-        if name not in self.groups:
-            raise InvalidArtifact(self.key.text, f"the run has no {name}")
-        return self.groups[name]
 
 
 class Store:
@@ -255,6 +63,7 @@ class Store:
         self, config: Mapping[str, Any] | None = None, inputs: Mapping[str, Any] | None = None, *, workflow: Any = UNSET
     ) -> Run:
         """Start a run: its root, its configuration, its inputs and its four groups are synced when this returns."""
+        expect(inputs, (Mapping, type(None)), "inputs", "a table of values by name")
         self.recorder.hold_run()
         number = self.artifacts.next_workflow_run_id()
         root = self.keys.root()
@@ -313,8 +122,17 @@ class Store:
         with self.artifacts.read() as reader, without_collector():
             tree = ArtifactTree(reader.load(wanted))
         if not len(tree):
-            raise NotFound(f"artifact {wanted}", "sapwood runs lists the runs")
+            raise _nothing_at(wanted)
         return tree
+
+    def contents(self, key: ArtifactKey | str) -> list[tuple[Record, Any]]:
+        """Return the artifact and all below it in key order, each with its content: a JSON value, a text or bytes."""
+        wanted = key if isinstance(key, ArtifactKey) else ArtifactKey(key)
+        with self.artifacts.read() as reader, without_collector():
+            found = [(record, read_content(record)) for record in reader.load(wanted)]
+        if not found:
+            raise _nothing_at(wanted)
+        return found
 
     def verify(
         self,
@@ -324,12 +142,15 @@ class Store:
         progress: Progress = lambda _count: None,
     ) -> Verification:
         """Recompute everything about the store, a run, or a part of one; `head` is one that was kept somewhere else."""
-        wanted = ArtifactKey(key) if isinstance(key, str) else key
-        with self.artifacts.read() as reader:
-            verifier = Verifier(reader, self.templates, self._to_version, progress)
-            verification = verifier.verify_store() if wanted is None else verifier.verify(wanted, head)
+        wanted = key if key is None or isinstance(key, ArtifactKey) else ArtifactKey(key)
+        try:
+            with self.artifacts.read() as reader:
+                verifier = Verifier(reader, self.templates, self._to_version, progress)
+                verification = verifier.verify_store() if wanted is None else verifier.verify(wanted, head)
+        except StoreDamaged as error:  # worse than a wrong row: the file cannot be read to its end
+            return Verification(wanted, 0, "", (Finding("damaged", wanted, f"reading stopped: {error.why}"),))
         if wanted is not None and not verification.artifacts and not verification.findings:
-            raise NotFound(f"artifact {wanted}", "sapwood runs lists the runs")
+            raise _nothing_at(wanted)
         return verification._replace(findings=(*verification.findings, *self._interruptions(wanted)))
 
     def _interruptions(self, key: ArtifactKey | None) -> list[Finding]:
@@ -343,6 +164,7 @@ class Store:
     def reconstruct(self, key: ArtifactKey | str) -> Reconstruction:
         """Return what happened, from the tree alone, every prompt rebuilt from its parts."""
         tree = self.load(key)
+        top = key if isinstance(key, ArtifactKey) else ArtifactKey(key)
 
         def render(text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None, /) -> str:
             family = TemplateId(template_id or "tpl.unknown.template")
@@ -350,7 +172,10 @@ class Store:
             return self.templates.rerender(version, args_json)
 
         with self.artifacts.read() as reader:
-            return reconstruct(tree, render, self.templates.renderer, reader.find)
+            told = reconstruct(tree, render, self.templates.renderer, reader.find)
+            if top.parent is not None and reader.find(top.parent) is not None:  # above the part that was asked for
+                told.findings[:] = [one for one in told.findings if (one.code, one.key) != ("orphan", top)]
+        return told
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with the records of each recording call; returns the way out."""
@@ -428,3 +253,7 @@ class Store:
 
     async def __aexit__(self, *_error: object) -> None:
         await shielded(self.close)
+
+
+def _nothing_at(key: ArtifactKey) -> NotFound:
+    return NotFound(f"artifact {key}", "sapwood runs lists the runs")

@@ -63,10 +63,10 @@ class Spool:
 
     def write(self, call: Call) -> int:
         """Hand the call to the operating system in one `write`; return its bytes. Raises StoreUnwritable, unchanged."""
-        contents = [record[2] for record in call.records]
+        contents = [record.content for record in call.records]
         rest = _encode(
             (
-                [(key.pack(), kind, len(content), digest, about) for key, kind, content, digest, about in call.records],
+                [(one.key.pack(), one.kind, len(one.content), one.content_hash, one.metadata) for one in call.records],
                 [(start.key.pack(), *start[1:]) for start in call.starts] if call.starts else (),
             )
         )

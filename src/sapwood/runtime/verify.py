@@ -140,15 +140,15 @@ class Verifier:
             return
         if references[0].target_hash not in (UNSET, record.content_hash):
             self._found("template_changed", prompt.key, f"template {record.key} is not the text that was rendered")
-        contributions = [
-            Contribution(part.contributor, part.text, part.order, part.slot)
-            for part in parts
-            if isinstance(part, PromptContribution)
-        ]
         try:
+            contributions = [
+                Contribution(part.contributor, part.text, part.order, part.slot)
+                for part in parts
+                if isinstance(part, PromptContribution)
+            ]
             output = self._templates.rerender(self._to_version(record), to_record(args[0]).content)
         except SapwoodError as error:
-            self._found("prompt_mismatch", prompt.key, f"its template cannot be rendered: {error}")
+            self._found("prompt_mismatch", prompt.key, f"its parts cannot be put together: {error}")
             return
         ordered = sorted(contributions, key=lambda part: (part.order, part.name))
         context = [part.text for part in ordered if part.slot == "context"]

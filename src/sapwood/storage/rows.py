@@ -32,9 +32,8 @@ def end_of_subtree(packed: bytes) -> bytes:
 
 def to_row(record: Record) -> Row:
     """Return the row of a record whose content is stored inline."""
-    record_key, kind, content, content_hash, metadata = record
-    key, digest = record_key.pack(), bytes.fromhex(content_hash)
-    return key, kind, digest, metadata, content, None, row_crc(key, kind, digest, metadata)
+    key, kind, digest, metadata = record.key.pack(), record.kind, bytes.fromhex(record.content_hash), record.metadata
+    return key, kind, digest, metadata, record.content, None, row_crc(key, kind, digest, metadata)
 
 
 def row_crc(key: bytes, kind: str, digest: bytes, metadata: bytes, chunks: bytes = b"") -> int:

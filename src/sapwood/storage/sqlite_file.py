@@ -7,6 +7,7 @@ that descriptor drops SQLite's locks, and another process may then unlink the lo
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -47,6 +48,31 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Any
         return _waiting(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE))
 
 
+def real_path(name: str | os.PathLike[str]) -> Path:
+    """Return where the file really is; raise WrongStore for a name that SQLite cannot be given."""
+    try:
+        path = os.path.realpath(name)
+        path.encode()
+    except ValueError:
+        raise WrongStore(ascii(os.fspath(name)), "its path is no UTF-8 text, or holds a NUL; name another") from None
+    return Path(path)
+
+
+def is_read_only(path: Path) -> bool:
+    """Tell whether the file can be read and not written, or no log beside it; raise WrongStore when it is no use."""
+    try:
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise WrongStore(str(path), f"{error.strerror}; name another file, or change its permissions") from error
+    if is_folder:
+        raise WrongStore(str(path), "it is a folder; name a file in it")
+    if not os.access(path, os.R_OK):
+        raise WrongStore(str(path), "you may not read it; ask its owner, or change its permissions")
+    return not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+
+
 def _connect_read_only(path: Path) -> Any:
     """Where nothing can be written SQLite cannot share a log; a file without one is read as it is."""
     import apsw
@@ -55,7 +81,7 @@ def _connect_read_only(path: Path) -> Any:
     try:
         connection.execute("select count(*) from sqlite_schema").fetchone()
         return _waiting(connection)
-    except apsw.CantOpenError:
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
         connection.close()
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:
@@ -101,13 +127,15 @@ def set_sync(connection: Any, journal: str) -> None:
 
 @contextmanager
 def typed_errors(where: str) -> Iterator[None]:
-    """Turn what SQLite raises into the errors of this package."""
+    """Turn what SQLite raises into the errors of this package. Not around anybody else's code."""
     import apsw
 
     try:
         yield
     except apsw.Error as error:
         raise _typed(error, where) from error
+    except UnicodeDecodeError as error:
+        raise StoreDamaged(where, f"a text in it is no UTF-8 ({error})") from error
 
 
 def _typed(error: Any, where: str) -> StoreError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sapwood.core.keys import SEGMENT_BYTES, ArtifactKey
@@ -10,6 +11,7 @@ from sapwood.core.record import Record
 from sapwood.errors import InvalidKey, StoreDamaged
 from sapwood.ports import GLANCE_BYTES, Claim, Glance, Outline, RunRow
 from sapwood.storage.rows import (
+    INLINE_BYTES,
     LAST_KEY,
     ZSTD_HEAD_BYTES,
     chunk_hashes,
@@ -31,9 +33,9 @@ OUTLINE_KINDS = (
     "select key, kind, hash, metadata from artifact "
     "where key >= ? and key < ? and kind in (select value from json_each(?)) order by key"
 )
-GLANCE = (
-    "select key, kind, hash, metadata, length(content), substr(content, 1, ?), chunks from artifact "
-    "where key >= ? and key < ? order by key limit ?"
+GLANCE = (  # substr would read a long content whole
+    "select id, key, kind, hash, metadata, length(content), iif(length(content) < ?, substr(content, 1, ?), null), "
+    "chunks from artifact where key >= ? and key < ? order by key limit ?"
 )
 TIMELINE = (
     "select key from artifact where key >= ?1 and key < ?2 and (substr(key, -16), key) > (substr(?3, -16), ?3) "
@@ -64,8 +66,7 @@ class SqliteReader:
         self._where = where
 
     def find(self, key: ArtifactKey) -> Record | None:
-        row = next(self._rows(FIND, (key.pack(),)), None)
-        return None if row is None else self._record(*row)
+        return next(self._records(FIND, (key.pack(),)), None)
 
     def load(
         self, key: ArtifactKey | None = None, *, after: ArtifactKey | None = None, limit: int | None = None
@@ -73,29 +74,19 @@ class SqliteReader:
         first, end = _range(key)
         if after is not None:
             first = max(first, after.pack() + b"\0")
-        rows = self._rows(LOAD, (first, end, EVERYTHING if limit is None else limit))
-        record = self._record
-        return (record(*row) for row in rows)
+        return self._records(LOAD, (first, end, EVERYTHING if limit is None else limit))
 
     def load_kinds(self, key: ArtifactKey | None, kinds: Sequence[str]) -> Iterator[Record]:
-        rows = self._rows(LOAD_KINDS, (*_range(key), _json_list(kinds)))
-        record = self._record
-        return (record(*row) for row in rows)
+        return self._records(LOAD_KINDS, (*_range(key), _json_list(kinds)))
 
     def outline(self, key: ArtifactKey | None = None, kinds: Sequence[str] | None = None) -> Iterator[Outline]:
         if kinds is None:
             rows = self._rows(OUTLINE, _range(key))
         else:
             rows = self._rows(OUTLINE_KINDS, (*_range(key), _json_list(kinds)))
-        unpack = ArtifactKey.unpack
-        for packed, kind, digest, metadata in rows:  # written out: a seal reads every artifact of its run this way
-            if type(kind) is not str or type(digest) is not bytes or type(metadata) is not bytes:
-                raise self._unreadable(packed)
-            try:
-                outline = Outline(unpack(packed), kind, digest.hex(), metadata)
-            except InvalidKey as error:
-                raise self._unreadable(packed) from error
-            yield outline
+        for packed, kind, digest, metadata in rows:
+            key = self._key_of(packed, kind, digest, metadata)
+            yield Outline(key, kind, digest.hex(), metadata)
 
     def glance(
         self,
@@ -113,24 +104,24 @@ class SqliteReader:
             yield from self._glances(first, end, EVERYTHING if limit is None else limit)
             return
         while limit is None or limit > 0:
-            packed = self._connection.execute(NEXT_KEY, (first, end)).fetchone()
-            if packed is None:
+            found = self._first_key(NEXT_KEY, (first, end))
+            if found is None:
                 return
-            if len(packed[0]) <= longest:
-                yield from self._glances(packed[0], end, 1)
+            packed = found.pack()
+            if len(packed) <= longest:
+                yield from self._glances(packed, end, 1)
                 limit = None if limit is None else limit - 1
-            first = _after(packed[0], longest)
+            first = _after(packed, longest)
 
     def timeline_keys(
         self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None
     ) -> Iterator[ArtifactKey]:
         start = b"\0" if after is None else after.pack()
         rows = self._rows(TIMELINE, (*_range(key), start, EVERYTHING if limit is None else limit))
-        return (ArtifactKey.unpack(packed) for (packed,) in rows)
+        return (self._key(packed) for (packed,) in rows)
 
     def last_key(self, key: ArtifactKey) -> ArtifactKey | None:
-        row = self._connection.execute(LAST_KEY_IN, _range(key)).fetchone()
-        return None if row is None else ArtifactKey.unpack(row[0])
+        return self._first_key(LAST_KEY_IN, _range(key))
 
     def child_keys(
         self, key: ArtifactKey, *, after: ArtifactKey | None = None, limit: int | None = None
@@ -140,16 +131,17 @@ class SqliteReader:
         end = end_of_subtree(parent)
         first = parent + b"\0" if after is None else end_of_subtree(after.pack()[:length])
         while limit is None or limit > 0:
-            row = self._connection.execute(NEXT_KEY, (first, end)).fetchone()
-            if row is None:
+            below = self._first_key(NEXT_KEY, (first, end))
+            if below is None:
                 return
-            child = row[0][:length]
+            child = below.pack()[:length]
             yield ArtifactKey.unpack(child)
             first = end_of_subtree(child)  # skips all that stands below this child
             limit = None if limit is None else limit - 1
 
     def count(self, key: ArtifactKey | None = None) -> int:
-        return int(self._connection.execute(COUNT, _range(key)).fetchone()[0])
+        (found,) = next(self._rows(COUNT, _range(key)))
+        return int(found)
 
     def find_run(self, key: ArtifactKey) -> RunRow | None:
         row = next(self._rows(RUN, (key.pack(),)), None)
@@ -163,13 +155,11 @@ class SqliteReader:
         return [self._run(*row) for row in rows]
 
     def find_claim(self, run: ArtifactKey, node: str, attempt: int, delivery: int, role: str) -> ArtifactKey | None:
-        row = self._connection.execute(CLAIM, (run.pack(), node, attempt, delivery, role)).fetchone()
-        return None if row is None else ArtifactKey.unpack(row[0])
+        return self._first_key(CLAIM, (run.pack(), node, attempt, delivery, role))
 
     def list_claims(self, run: ArtifactKey) -> list[Claim]:
-        unpack = ArtifactKey.unpack
         return [
-            Claim(unpack(packed), node, attempt, delivery, role, unpack(key))
+            Claim(self._key(packed), node, attempt, delivery, role, self._key(key))
             for packed, node, attempt, delivery, role, key in self._rows(CLAIMS, (run.pack(),))
         ]
 
@@ -178,37 +168,40 @@ class SqliteReader:
 
     def _rows(self, sql: str, values: tuple[Any, ...]) -> Iterator[Any]:
         """Yield the rows of a query; what a damaged file does meanwhile is one typed error."""
-        try:
-            with typed_errors(self._where):
-                yield from self._connection.execute(sql, values)
-        except UnicodeDecodeError as error:
-            raise StoreDamaged(self._where, f"a text in it is no UTF-8 ({error})") from error
+        with typed_errors(self._where):
+            yield from self._connection.execute(sql, values)
 
-    def _record(
-        self, packed: bytes, kind: str, digest: bytes, metadata: bytes, content: bytes | None, chunks: bytes | None
-    ) -> Record:
-        if content is None:
-            key, kind, content_hash, metadata = self._outline(packed, kind, digest, metadata)
-            return Record(key, kind, self._joined(key, chunks or b""), content_hash, metadata)
-        if (
-            type(kind) is not str
-            or type(digest) is not bytes
-            or type(metadata) is not bytes
-            or type(content) is not bytes
-        ):
-            raise self._unreadable(packed)
+    def _first_key(self, sql: str, values: tuple[Any, ...]) -> ArtifactKey | None:
+        """Return the key that a query finds first."""
+        row = next(self._rows(sql, values), None)
+        return None if row is None else self._key(row[0])
+
+    def _key(self, packed: bytes) -> ArtifactKey:
         try:
-            return Record(ArtifactKey.unpack(packed), kind, content, digest.hex(), metadata)
-        except (TypeError, InvalidKey) as error:
+            return ArtifactKey.unpack(packed)
+        except InvalidKey as error:
             raise self._unreadable(packed) from error
 
-    def _outline(self, packed: bytes, kind: str, digest: bytes, metadata: bytes) -> Outline:
-        if type(kind) is not str or type(digest) is not bytes or type(metadata) is not bytes:
-            raise self._unreadable(packed)
-        try:
-            return Outline(ArtifactKey.unpack(packed), kind, digest.hex(), metadata)
-        except (TypeError, InvalidKey) as error:
-            raise self._unreadable(packed) from error
+    def _records(self, sql: str, values: tuple[Any, ...]) -> Iterator[Record]:
+        unpack = ArtifactKey.unpack
+        for packed, kind, digest, metadata, content, chunks in self._rows(sql, values):
+            if type(kind) is not str or type(digest) is not bytes or type(metadata) is not bytes:
+                raise self._unreadable(packed)
+            try:  # written out, and not `_key_of`: a run is loaded by the thousand
+                key = unpack(packed)
+            except InvalidKey as error:
+                raise self._unreadable(packed) from error
+            if content is None:
+                content = self._joined(key, self._chunk_hashes(packed, chunks))
+            elif type(content) is not bytes:
+                raise self._unreadable(packed)
+            yield Record(key, kind, content, digest.hex(), metadata)
+
+    def _key_of(self, packed: bytes, kind: str, digest: bytes, metadata: bytes) -> ArtifactKey:
+        """Return the key of a row, whose other columns are of the types they were written with."""
+        if type(kind) is str and type(digest) is bytes and type(metadata) is bytes:
+            return self._key(packed)
+        raise self._unreadable(packed)
 
     def _run(
         self,
@@ -231,29 +224,51 @@ class SqliteReader:
         return StoreDamaged(self._where, f"the row with key {packed!r:.80} cannot be read")
 
     def _glances(self, first: bytes, end: bytes, limit: int) -> Iterator[Glance]:
-        rows = self._rows(GLANCE, (GLANCE_BYTES, first, end, limit))
-        for packed, kind, digest, metadata, size_bytes, start, chunks in rows:
-            outline = self._outline(packed, kind, digest, metadata)
+        rows = self._rows(GLANCE, (INLINE_BYTES, GLANCE_BYTES, first, end, limit))
+        for row, packed, kind, digest, metadata, size_bytes, start, chunks in rows:
+            key = self._key_of(packed, kind, digest, metadata)
             if size_bytes is None:
-                size_bytes, start = self._glance_at_chunks(outline.key, chunks or b"")
-            yield Glance(*outline, size_bytes, start or b"")  # SQLite's substr of nothing is null
+                size_bytes, start = self._glance_at_chunks(key, self._chunk_hashes(packed, chunks))
+            elif type(size_bytes) is not int or type(start or b"") is not bytes:
+                raise self._unreadable(packed)
+            elif size_bytes >= INLINE_BYTES:
+                start = self._start(row)
+            start = start or b""  # SQLite's substr of nothing is null
+            yield Glance(key, kind, digest.hex(), metadata, size_bytes, start)
 
-    def _glance_at_chunks(self, key: ArtifactKey, chunks: bytes) -> tuple[int, bytes]:
+    def _start(self, row: int) -> bytes:
+        place = ("main", "artifact", "content", row, False)
+        with typed_errors(self._where), self._connection.blob_open(*place) as blob:
+            return bytes(blob.read(GLANCE_BYTES))
+
+    def _chunk_hashes(self, packed: bytes, chunks: bytes | None) -> list[bytes]:
+        """Return the hashes of the chunks of a content, which may be none."""
+        if type(chunks or b"") is not bytes:
+            raise self._unreadable(packed)
+        return list(chunk_hashes(chunks or b""))
+
+    def _glance_at_chunks(self, key: ArtifactKey, hashes: Sequence[bytes]) -> tuple[int, bytes]:
         """Return the size and the beginning of a content in chunks, reading only the first of them whole."""
-        hashes = list(chunk_hashes(chunks))
-        start = self._joined(key, hashes[0])[:GLANCE_BYTES] if hashes else b""
-        heads = self._connection.executemany(CHUNK_HEAD, ((ZSTD_HEAD_BYTES, digest) for digest in hashes))
-        return sum(uncompressed_bytes(head) for (head,) in heads), start
+        start = self._joined(key, hashes[:1])[:GLANCE_BYTES]
+        with typed_errors(self._where):
+            heads = list(self._connection.executemany(CHUNK_HEAD, ((ZSTD_HEAD_BYTES, digest) for digest in hashes)))
+        with self._chunks_read(key):
+            return sum(uncompressed_bytes(head) for (head,) in heads), start
 
-    def _joined(self, key: ArtifactKey, chunks: bytes) -> bytes:
+    def _joined(self, key: ArtifactKey, hashes: Iterable[bytes]) -> bytes:
         parts = []
-        for digest in chunk_hashes(chunks):
-            row = self._connection.execute(CHUNK, (digest,)).fetchone()
+        for digest in hashes:
+            row = next(self._rows(CHUNK, (digest,)), None)
             if row is None:
                 raise StoreDamaged(self._where, f"chunk {digest.hex()} of {key} is missing")
             parts.append(row[0])
-        try:
+        with self._chunks_read(key):
             return join(parts)
+
+    @contextmanager
+    def _chunks_read(self, key: ArtifactKey) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:  # the decompressor has its own errors; each means the same
             raise StoreDamaged(self._where, f"a chunk of {key} cannot be read ({error})") from error
 
