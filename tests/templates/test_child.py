@@ -75,6 +75,17 @@ def test_a_child_that_stands_still_meets_the_wall_clock() -> None:
     renderer.close()
 
 
+def test_a_child_that_cannot_be_started_is_a_typed_error(
+    renderer: ChildRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with pytest.raises(sapwood.TemplateFailed, match="did not start: No such file") as caught:
+        renderer.render("x", b"{}", (), "tpl.a.b")
+    assert caught.value.template_id == "tpl.a.b"
+    monkeypatch.undo()
+    assert renderer.render("fine", b"{}", ()) == "fine"
+
+
 def test_threads_take_turns(renderer: ChildRenderer) -> None:
     wrong: list[str] = []
 

@@ -152,7 +152,32 @@ def test_links_and_other_strange_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "templates/linked").symlink_to(tmp_path / "templates/a")
     os.mkfifo(tmp_path / "templates/a/pipe.jinja")
     _, loaded = start(MemoryStore(), tmp_path, "missing")
-    assert sorted(refused.path.name for refused in loaded.refused) == ["link.jinja", "missing", "pipe.jinja"]
+    assert sorted(refused.path.name for refused in loaded.refused) == ["link.jinja", "linked", "missing", "pipe.jinja"]
+
+
+def test_a_folder_that_cannot_be_read_is_refused_and_the_others_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "templates/a/good.jinja", "good")
+    write(tmp_path, "templates/closed/x.jinja", "x")
+    scandir = os.scandir
+
+    def guarded(folder: str) -> object:
+        if str(folder).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", guarded)  # the tests may run as root, for whom nothing is closed
+    registry, loaded = start(MemoryStore(), tmp_path)
+    (refused,) = loaded.refused
+    assert refused.path == tmp_path / "templates/closed"
+    assert "cannot be read: Permission denied" in str(refused.error)
+    assert registry.render("tpl.a.good", {}).text == "good"
+
+
+def test_a_file_in_the_place_of_the_templates_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "templates", "text")
+    assert [refused.path.name for refused in start(MemoryStore(), tmp_path)[1].refused] == ["templates"]
 
 
 def test_a_refused_file_leaves_one_standalone_validation_error(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import sapwood
-from sapwood.templates import sandbox
+from sapwood.templates import mistakes
 from tests.templates.corpus import declared
 from tests.templates.test_corpus import OBJECT
 
@@ -131,6 +131,6 @@ def test_what_would_vary_is_not_registered(text: str) -> None:
 
 @pytest.mark.mutant
 def test_without_the_rule_about_calls_a_missing_function_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "_called_variables", lambda tree: iter(()))
+    monkeypatch.setattr(mistakes, "_called_variables", lambda tree: iter(()))
     with sapwood.open("memory:") as store:
         assert store.templates.register("tpl.agent.x", "mutant {{ now() }}", variables=["now"]).variables == ("now",)

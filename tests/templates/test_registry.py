@@ -70,6 +70,7 @@ def test_us2_3_a_prefix_lists_its_whole_family(store: ArtifactStore, registry: T
         registry.register(name, name)
     family = [version.template_id.text for version in store.list_versions("tpl.agent.discovery")]
     assert family == ["tpl.agent.discovery", "tpl.agent.discovery.prompt"]
+    assert store.list_versions("tpl.agent.discovery.") == store.list_versions("tpl.agent.discovery")
     assert len(store.list_versions("tpl.agent")) == 3
     assert [version.template_id.text for version in store.list_versions("tpl.agent.disc")] == ["tpl.agent.disc.x"]
 

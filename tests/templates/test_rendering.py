@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,6 +34,24 @@ def test_an_undeclared_variable_is_an_unresolved_placeholder(trusted: bool) -> N
 
 
 @both
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("{% for a in [1] %}{{ a }}{% endfor %}\n\n{{ a }}", 3),
+        ("{% with a = 1 %}{{ a }}{% endwith %}\n{{ a }}{{ a }}", 2),
+        ("{% macro m(a) %}{{ a }}{% endmacro %}\n{% block b %}\n{{ a }}{% endblock %}\n{{ a }}", 3),
+        ("{% if 1 %}{% set a = 1 %}{% endif %}\n{{ a }}", 2),
+        ("x\n{% if 1 %}{% set a = 1 %}{% endif %}", 2),
+        ("x\n{% set a.b = 1 %}", 2),
+    ],
+)
+def test_the_line_of_a_placeholder_is_where_it_is_unresolved(text: str, line: int, trusted: bool) -> None:
+    with pytest.raises(sapwood.UndeclaredVariable, match="unresolved placeholder a:") as caught:
+        sapwood.render_template(text, {}, trusted=trusted)
+    assert caught.value.line == line
+
+
+@both
 def test_an_undeclared_argument_is_refused(trusted: bool) -> None:
     with pytest.raises(sapwood.InvalidArguments, match="'b'"):
         sapwood.render_template("{{ a }}", {"a": 1, "b": 2}, variables=["a"], trusted=trusted)
@@ -46,14 +65,27 @@ def test_an_argument_that_is_no_json_is_refused(value: object, trusted: bool) ->
 
 
 @both
+def test_any_text_is_rendered_and_names_that_are_none_are_refused(trusted: bool) -> None:
+    class Text(str):
+        __slots__ = ()
+
+    wrong: Any = 5
+    assert sapwood.render_template(Text("{{ 1 }}"), trusted=trusted) == "1"
+    with pytest.raises(sapwood.InvalidArguments, match="variables are names, not int"):
+        sapwood.render_template("x", variables=wrong, trusted=trusted)
+
+
+@both
 def test_the_leading_comment_declares_variables(trusted: bool) -> None:
     text = "{# variables: who, what -#}\n{{ who }} {{ what }}"
     assert sapwood.render_template(text, {"who": "a", "what": "b"}, trusted=trusted) == "a b"
     assert declared_variables(text, ["z"]) == ("what", "who", "z")
     assert declared_variables("{# variables: #}") == ()
     assert declared_variables("x {# variables: a #}") == ()
-    with pytest.raises(sapwood.TemplateSyntax, match="'a-b'"):
-        declared_variables("{# variables: a-b #}")
+    assert declared_variables("{#+ variables: a +#}") == declared_variables("{#- variables: a -#}") == ("a",)
+    with pytest.raises(sapwood.TemplateSyntax, match="'a-b'") as caught:
+        declared_variables("\n{# variables: a,\n a-b #}")
+    assert caught.value.line == 3
 
 
 @both
@@ -98,6 +130,9 @@ def test_sizes_have_limits(trusted: bool) -> None:
         ("{{ [1]|sum(start=[]) }}", sapwood.TemplateFailed, 1),
         ("{{ '%d'|format('x') }}", sapwood.TemplateFailed, 1),
         ("{{ " + "9" * 5000 + " }}", sapwood.TemplateFailed, None),
+        ("{{ '{0!\n}'.format(1) }}", sapwood.TemplateFailed, 2),
+        ("{{ '{0!\\ud800}'.format(1) }}", sapwood.TemplateFailed, 1),
+        ("{{ {}['x' * 10 ** 6] }}", sapwood.UndefinedValue, 1),
     ],
 )
 def test_every_failure_is_one_typed_error(
@@ -109,7 +144,8 @@ def test_every_failure_is_one_typed_error(
     rendering.close()
     error = caught.value
     assert (error.template_id, error.line) == ("tpl.a.b", line)
-    assert error.cause
+    assert error.cause.isprintable()
+    assert len(error.cause) <= 1001
     assert "\n" not in str(error)
     assert str(error).startswith("template tpl.a.b")
 

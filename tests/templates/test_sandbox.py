@@ -76,6 +76,9 @@ def test_a_live_object_is_no_argument() -> None:
         "{% for i in xs %}{{ loop|string }}{% endfor %}",
         "{{ 'a'.encode() }}",
         "{{ (0 - 1) ** 0.5 }}",
+        "{{ ((0 - 1) ** 0.5) ~ '' }}",
+        "{{ [(0 - 1) ** 0.5]|string }}",
+        "{{ '{:n}'.format((0 - 1) ** 0.5) }}",
         "{{ '{:n}'.format(1) }}",
         "{{ 1 is sameas 1 }}",
         "{{ '\\ud800' }}",
@@ -141,12 +144,32 @@ def test_what_a_template_can_do(text: str, expected: str) -> None:
         ("x\n{% if false %}{{ lipsum() }}{% endif %}", r"lipsum\(\) cannot be called"),
         ("x\n{% call nope() %}{% endcall %}", r"nope\(\) cannot be called"),
         ("x\n{% autoescape 9 ** 9 ** 9 ** 9 %}{% endautoescape %}", "autoescape takes true or false"),
+        ("x\n{{ \uff4e }}", "Python reads it as 'n'"),
+        ("x\n{% set \uff4e = 1 %}", "Python reads it as 'n'"),
+        ("x\n{% macro \uff4e() %}{% endmacro %}", "Python reads it as 'n'"),
+        ("x\n{% block \uff4e %}{% endblock %}", "Python reads it as 'n'"),
+        ("x\n{{ dict(\uff4e=1) }}", "Python reads it as 'n'"),
+        ("x\n{{ dict(a=1, a=2) }}", "'a' is given twice"),
+        ("x\n{{ 'x'|replace('x', 'y', count=1, count=2) }}", "'count' is given twice"),
+        ("x\n{% macro m(a, a) %}{% endmacro %}", "'a' is given twice"),
+        ("{% macro m() %}{{ caller(1, 2) }}{% endmacro %}\n{% call(a, a) m() %}{% endcall %}", "'a' is given twice"),
+        ("x\n{{ xs|map('random')|list }}", "no filter named 'random'"),
+        ("x\n{% if false %}{% filter map('nope') %}{% endfilter %}{% endif %}", "no filter named 'nope'"),
+        ("x\n{{ xs|select('callable')|list }}", "no test named 'callable'"),
+        ("x\n{{ xs|reject('nope')|list }}", "no test named 'nope'"),
+        ("x\n{{ xs|selectattr('a', 'nope')|list }}", "no test named 'nope'"),
+        ("x\n{{ xs|rejectattr('a', 'nope')|list }}", "no test named 'nope'"),
     ],
 )
 def test_what_is_not_there_is_refused_before_anything_is_rendered(text: str, reason: str) -> None:
     with pytest.raises(sapwood.TemplateSyntax, match=reason) as caught:
         render(text, xs=[])
     assert caught.value.line == 2
+
+
+def test_what_python_cannot_say_is_a_mistake_in_the_text_and_no_limit() -> None:
+    with pytest.raises(sapwood.TemplateSyntax, match="__debug__"):
+        render("{{ dict(__debug__=1) }}")
 
 
 def test_nothing_is_computed_while_a_template_is_compiled() -> None:

@@ -109,7 +109,8 @@ def _read_all(registry: TemplateRegistry, roots: Sequence[Root], loaded: Loaded)
     for root in roots:
         if root.origin is Origin.CONFIGURED and not root.path.is_dir():
             loaded.refused.append(RefusedFile(root.path, TemplateNotStatic("the configured root is no directory")))
-        for path in _jinja_files(root.path):
+            continue
+        for path in _jinja_files(root.path, loaded):
             try:
                 name = "tpl." + path.relative_to(root.path).as_posix().removesuffix(SUFFIX).replace("/", ".")
                 template_id = TemplateId(name)
@@ -121,10 +122,19 @@ def _read_all(registry: TemplateRegistry, roots: Sequence[Root], loaded: Loaded)
                 yield TemplateFile(path, root.origin, static)
 
 
-def _jinja_files(folder: Path) -> Iterator[Path]:
-    """Give the files below `folder` in a fixed order; links to directories are not followed."""
-    for parent, folders, names in os.walk(folder):
+def _jinja_files(folder: Path, loaded: Loaded) -> Iterator[Path]:
+    """Give the files below `folder` in a fixed order; a folder that is a link, or cannot be read, is refused."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # a project need not have templates
+            cause = TemplateNotStatic(f"cannot be read: {error.strerror}")
+            loaded.refused.append(RefusedFile(Path(error.filename), cause))
+
+    for parent, folders, names in os.walk(folder, onerror=refuse):
         folders.sort()
+        for path in (Path(parent, name) for name in folders):
+            if path.is_symlink():
+                loaded.refused.append(RefusedFile(path, TemplateNotStatic("a link to a folder is not followed")))
         for name in sorted(names):
             if name.endswith(SUFFIX):
                 yield Path(parent, name)

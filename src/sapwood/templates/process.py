@@ -79,9 +79,8 @@ class _Child:
         os.set_blocking(self._from, False)
         try:
             receive_frame(self._from, time.monotonic() + START_S)
-        except (PipeClosed, DeadlinePassed):
-            self.stop()
-            raise TemplateFailed("the process that renders untrusted templates did not start") from None
+        except (PipeClosed, DeadlinePassed) as error:
+            raise ChildDied(self.stop()) from error
 
     def ask(self, request: bytes, args_json: bytes) -> bytes:
         deadline = time.monotonic() + self._limits.wall_s
@@ -118,7 +117,7 @@ class ChildRenderer:
 
     def render(self, text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None = None) -> str:
         """Return the rendered text."""
-        request = canonical_json({"text": text, "variables": list(variables), "template_id": template_id})
+        request = canonical_json({"text": str(text), "variables": list(variables), "template_id": template_id})
         with self._lock:
             reply = self._ask(request, args_json, template_id)
         if reply.error is not None:
@@ -137,7 +136,7 @@ class ChildRenderer:
     def _ask(self, request: bytes, args_json: bytes, template_id: str | None) -> Reply:
         """Ask the child, and once more a fresh one when a used one was out of memory or had been killed."""
         while True:
-            child = self._child = self._child or _started(self._limits)
+            child = self._child = self._child or _started(self._limits, template_id)
             was_fresh, child.is_fresh = child.is_fresh, False
             try:
                 reply = msgspec.json.decode(child.ask(request, args_json), type=Reply)
@@ -169,8 +168,13 @@ class ChildRenderer:
             child.stop()
 
 
-def _started(limits: RenderLimits) -> _Child:
-    child = _Child(limits)
+def _started(limits: RenderLimits, template_id: str | None) -> _Child:
+    try:
+        child = _Child(limits)
+    except (OSError, ChildDied) as error:
+        why = error.strerror if isinstance(error, OSError) else f"it ended with code {error.returncode}"
+        cause = f"the process that renders untrusted templates did not start: {why}"
+        raise TemplateFailed(cause, template_id=template_id) from None
     weakref.finalize(child, _reap, child.process, os.getpid())  # also when the interpreter ends
     return child
 

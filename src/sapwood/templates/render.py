@@ -24,6 +24,7 @@ from sapwood.errors import (
     UndefinedValue,
 )
 from sapwood.templates.limits import OUT_OF_MEMORY, RenderLimits
+from sapwood.templates.mistakes import find_mistakes
 from sapwood.templates.sandbox import OutputTooLong, Sandbox
 
 RENDERER: Final = "sapwood-jinja"
@@ -64,7 +65,7 @@ class Renderer:
         static_bytes(text, template_id)
         try:
             tree = self._sandbox.parse(text)
-            for line, cause in self._sandbox.unavailable(tree):
+            for line, cause in find_mistakes(tree, self._sandbox.filters, self._sandbox.tests):
                 raise TemplateSyntax(cause, template_id=template_id, line=line)
             self._refuse_undeclared(tree, variables, template_id)
             return self._sandbox.compiled(tree)
@@ -74,14 +75,14 @@ class Renderer:
             raise self._typed(error, template_id, None) from None
 
     def _refuse_undeclared(self, tree: nodes.Template, variables: tuple[str, ...], template_id: str | None) -> None:
-        names = sorted(self._sandbox.undeclared(tree) - set(variables))
+        lines = self._sandbox.undeclared(tree)
+        names = sorted(lines.keys() - set(variables))
         if names:
-            lines = [node.lineno for node in tree.find_all(nodes.Name) if node.name in names]
             raise UndeclaredVariable(
                 f"unresolved placeholder {', '.join(names)}: used and not declared; declare it when you register the "
                 "template, or in a leading {# variables: … #}",
                 template_id=template_id,
-                line=min(lines, default=None),
+                line=min(lines[name] for name in names),
                 names=tuple(names),
             )
 
@@ -103,9 +104,9 @@ def _kind_and_cause(error: Exception, limits: RenderLimits) -> tuple[type[Templa
             return TemplateLimit, f"more than {limits.output_bytes} bytes of rendered text"
         case MemoryError():
             return TemplateLimit, OUT_OF_MEMORY
-        case (
-            RecursionError() | SyntaxError()
-        ):  # of the parser, of a macro, or of the Python code made from the template
+        case SyntaxError() if "too many" not in error.msg:  # of the Python code made from the template
+            return TemplateSyntax, error.msg
+        case RecursionError() | SyntaxError():  # of the parser, of a macro, or of that code
             return TemplateLimit, "nested or recursive too deeply"
         case OverflowError() if "infinity" not in _message(error):  # a range, an index or a power out of bounds
             return TemplateLimit, _message(error)

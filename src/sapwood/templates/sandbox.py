@@ -14,8 +14,10 @@ from types import NoneType
 from typing import Any, Final, NoReturn
 
 from jinja2 import StrictUndefined, Template, Undefined, nodes, pass_context
+from jinja2.compiler import Frame
 from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS as JINJA_FILTERS
+from jinja2.idtracking import VAR_LOAD_RESOLVE
 from jinja2.meta import TrackingCodeGenerator
 from jinja2.runtime import Context, LoopContext, Macro, TemplateReference
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter, safe_range
@@ -44,8 +46,6 @@ TESTS: Final = (
 PLAIN: Final = frozenset({str, int, float, bool, NoneType, list, tuple, dict, range, Markup})
 _VIEWS: Final[tuple[type[Iterable[Any]], ...]] = (type({}.keys()), type({}.values()), type({}.items()))
 _BATCH: Final = 32  # chunks between two looks at the size
-_CALLABLE: Final = {"range", "dict", "loop", "caller", "super"}
-_FORBIDDEN_TAGS = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 
 
 class OutputTooLong(Exception):
@@ -107,8 +107,31 @@ class _Formatter(SandboxedFormatter):
         return super().format_field(value, format_spec)
 
 
+class _Placeholders(TrackingCodeGenerator):
+    """Finds the names that are taken from the arguments, and the first line that reads each."""
+
+    def __init__(self, environment: Sandbox) -> None:
+        super().__init__(environment)
+        self.lines: dict[str, int] = {}
+
+    def visit_Name(self, node: nodes.Name, frame: Frame) -> None:  # noqa: N802 - as in Jinja
+        if node.ctx == "load":
+            self._see(node, frame)
+        super().visit_Name(node, frame)
+
+    def visit_NSRef(self, node: nodes.NSRef, frame: Frame) -> None:  # noqa: N802 - as in Jinja
+        self._see(node, frame)
+        super().visit_NSRef(node, frame)
+
+    def _see(self, node: nodes.Name | nodes.NSRef, frame: Frame) -> None:
+        if frame.symbols.find_load(frame.symbols.ref(node.name)) == (VAR_LOAD_RESOLVE, node.name):
+            self.lines[node.name] = min(node.lineno, self.lines.get(node.name, node.lineno))
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """Jinja without anything that could leave the template, change its arguments or differ between two renders."""
+
+    intercepted_binops = frozenset({"**"})
 
     def __init__(self, max_output_chars: int) -> None:
         super().__init__(
@@ -143,6 +166,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         function = __obj._function if type(__obj) is _Method else __obj
         return _as_data(super().call(__context, function, *args, **kwargs))
 
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        return _as_data(super().call_binop(context, operator, left, right))  # a power can be a complex number
+
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return a safe `str.format` or `str.format_map` in place of the real one."""
         text = getattr(value, "__self__", None)
@@ -166,40 +192,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
             parts += batch
         return "".join(parts)
 
-    def undeclared(self, tree: nodes.Template) -> set[str]:
-        """Return the names that the template takes from its arguments."""
-        tracker = TrackingCodeGenerator(self)
-        tracker.optimizer = None  # it would compute constants, and change the tree while it does
-        tracker.visit(tree)
-        return tracker.undeclared_identifiers
-
-    def unavailable(self, tree: nodes.Template) -> Iterator[tuple[int, str]]:
-        """Give line and reason of whatever the template uses that is not there, also where it may never be reached."""
-        for use in tree.find_all(nodes.Filter):
-            if use.name not in self.filters:
-                yield use.lineno, f"no filter named {use.name!r}"
-        for test in tree.find_all(nodes.Test):
-            if test.name not in self.tests:
-                yield test.lineno, f"no test named {test.name!r}"
-        yield from _forbidden_tags(tree)
-        yield from _called_variables(tree)
+    def undeclared(self, tree: nodes.Template) -> dict[str, int]:
+        """Return the names that the template takes from its arguments, each with its line."""
+        placeholders = _Placeholders(self)
+        placeholders.optimizer = None  # it would compute constants, and change the tree while it does
+        placeholders.visit(tree)
+        names = placeholders.undeclared_identifiers
+        return {name: placeholders.lines.get(name) or _first_mention(tree, name) for name in names}
 
 
-def _called_variables(tree: nodes.Template) -> Iterator[tuple[int, str]]:
-    """Give each call of a name that can only be an argument: those are data (so Jinja's lipsum and now() end here)."""
-    own = {name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"}
-    own.update(macro.name for macro in tree.find_all(nodes.Macro))
-    for call in tree.find_all(nodes.Call):
-        if isinstance(call.node, nodes.Name) and call.node.name not in own | _CALLABLE:
-            yield call.lineno, f"{call.node.name}() cannot be called: there is no such function, and arguments are data"
-
-
-def _forbidden_tags(tree: nodes.Template) -> Iterator[tuple[int, str]]:
-    for node in tree.find_all(_FORBIDDEN_TAGS):
-        yield node.lineno, "a template stands alone: include, import and extends are not available"
-    for node in tree.find_all(nodes.EvalContextModifier):
-        if not all(isinstance(option.value, nodes.Const) for option in node.options):
-            yield node.lineno, "autoescape takes true or false"
+def _first_mention(tree: nodes.Template, name: str) -> int:
+    """Return the first line with this name: for a name that only one branch sets."""
+    return min(node.lineno for node in tree.find_all(nodes.Node) if getattr(node, "name", None) == name)
 
 
 @pass_context  # a function of the context: Jinja must not call it, and so not compute the value, at compile time
