@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sapwood.app.runner import Runner, open_project_store
+from sapwood.app.project import open_project_store
+from sapwood.app.runner import Runner
 from sapwood.core import provider_lines
 from sapwood.errors import SapwoodError
 from sapwood.settings import Settings

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from sapwood.app.runner import Runner, open_project_store
+from sapwood.app.project import open_project_store
+from sapwood.app.runner import Runner
 from sapwood.cli.main import cli
 from sapwood.core.mistakes import Mistake
 from sapwood.core.workflow import Workflow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 import sapwood
 from sapwood.app import open_store
-from sapwood.app.runner import Runner, open_project_store, run_workflow
+from sapwood.app.project import open_project_store
+from sapwood.app.runner import Runner, run_workflow
 from sapwood.core.artifacts import Report
 from sapwood.core.codec import from_record
 from sapwood.core.workflow import AgentNode, Workflow
@@ -54,6 +56,18 @@ def test_a_workflow_runs_to_a_sealed_and_verified_tree(tmp_path: Path) -> None:
         assert store.verify(run).is_ok
         assert reports(store, run) == {"draft": "a draft", "check": "fine\n"}
     assert (project / ".sapwood" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_workflow_runs_from_inside_a_running_event_loop_too(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW, answers=ANSWERS)
+
+    async def in_a_notebook() -> sapwood.ArtifactKey:
+        return sapwood.run_workflow(project / "flow.yaml", inputs={"topic": "sap"}, project=project)
+
+    run = asyncio.run(in_a_notebook())
+    with sapwood.open(project / ".sapwood" / "sapwood.db") as store:
+        assert [(row.key, row.status) for row in store.runs()] == [(run, "completed")]
+        assert store.verify(run).is_ok
 
 
 @pytest.mark.parametrize("url", ["memory:", "own.db"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -52,6 +54,27 @@ def test_mistakes_as_json(tmp_path: Path) -> None:
     assert not told["ok"]
     assert told["mistakes"][0]["line"] == 4
     assert result.exit_code == 1
+
+
+def test_a_file_that_is_not_there_hides_no_mistake_of_another(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW.replace("kind: gate", "kind: gat"))
+    words = ["check", str(project / "flow.yaml"), "none.yaml", str(project / "templates"), "--project", str(project)]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 3
+    assert "unknown kind of node 'gat'" in result.stdout
+    assert result.stderr.splitlines() == [
+        "sapwood: workflow none.yaml not found; no such file, and no built-in workflow; allowed: "
+        "phased, self_critique, single, team",
+        f"sapwood: workflow {project / 'templates'} not found; there is a folder of that name; a file is expected",
+    ]
+    told = json.loads(CliRunner().invoke(cli, ["check", "none.yaml", "team", "--json"]).stdout)
+    assert told == {"ok": False, "mistakes": []}
+
+
+def test_a_mistake_of_a_file_without_end_is_shown_without_reading_it_again(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sapwood", "check", "/dev/zero", "--project", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout) == (1, "/dev/zero:1:1: the file is larger than 524288 bytes\n")
 
 
 def test_the_graph_is_drawn_for_a_terminal_and_as_mermaid(tmp_path: Path) -> None:

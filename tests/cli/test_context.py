@@ -116,7 +116,10 @@ def test_nothing_of_an_agents_text_reaches_the_terminal_alive(run: ContextRun, t
 def test_what_is_not_there_is_not_found(run: ContextRun, tmp_path: Path) -> None:
     for words in ((run.root.text, "nobody"), (run.root.text, "join", "--attempt", "7")):
         assert isinstance(ask(run, tmp_path, "context", *words).exception, sapwood.NotFound)
+    result = ask(run, tmp_path, "context", run.root.text, "join", "--attempt", "7")
+    assert str(result.exception).endswith("attempt 7 of node join in run " + f"{run.root.text} not found; there are 1")
     other = sapwood.KeyFactory().root().text
+    assert isinstance(ask(run, tmp_path, "budget", "stats", other).exception, sapwood.NotFound)
     assert isinstance(ask(run, tmp_path, "context", other, "join").exception, sapwood.NotFound)
 
 

@@ -63,6 +63,7 @@ def test_an_interrupted_run_and_its_spool_are_found_and_looking_changes_nothing(
         answer = call(tmp_path / "s.db")
         assert answer.exit_code == 1
         assert f"{interrupted} was interrupted" in answer.output
+        assert f"sapwood doctor --seal {interrupted} --store {tmp_path / 's.db'}" in answer.output
         assert "holds 2 artifacts of a dead process" in answer.output
     assert sorted((tmp_path / "s.db-spool").iterdir()) == before
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import time
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from sapwood.cli.live import Lines, fitting, lines_of
+from sapwood.cli.live import Lines, fitting, lines_of, summary_of
 from sapwood.runtime.overview import NodeView, RunView
 
 NOW = int(time.time() * 1000)
@@ -32,7 +33,7 @@ def drawn(width: int, rows: int | None = None, nodes: tuple[NodeView, ...] = NOD
 
 @pytest.mark.parametrize("width", [24, 40, 56, 80, 90, 120, 200])
 def test_every_node_is_shown_in_every_width_and_no_line_is_too_long(width: int) -> None:
-    lines = drawn(width)
+    lines = drawn(width, 40)
     assert all(len(line) <= width for line in lines[:-1])  # the last one may be wrapped
     for node in NODES:
         assert any(node.key[:5] in line for line in lines), node.key
@@ -55,6 +56,16 @@ def test_what_agents_say_cannot_move_the_cursor() -> None:
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "no \\u{1b}[31mmoney\\u{7} left at all" in text
+
+
+def test_what_a_node_says_is_cut_while_it_moves_and_whole_in_the_end() -> None:
+    node = NodeView("tests", "command", "failed", 0, 1, 0, 5, error="the reason " * 20 + "stands here")
+    assert not any("stands here" in line for line in drawn(80, 40, (node,)))
+    assert any("stands here" in line for line in drawn(80, None, (node,)))
+
+
+def test_the_name_of_a_workflow_cannot_move_the_cursor() -> None:
+    assert summary_of(replace(VIEW, workflow="a\x1b[2J\nb")).startswith("a\\u{1b}[2J b running, ")
 
 
 def test_when_there_is_no_room_what_is_quiet_is_counted() -> None:

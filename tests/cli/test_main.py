@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 
 def test_version_is_one_line() -> None:
@@ -20,8 +23,56 @@ def test_ctrl_c_in_any_command_is_130_and_no_traceback(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "flow.yaml")
     command = [sys.executable, "-m", "sapwood", "check", str(tmp_path / "flow.yaml"), "--project", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(1.0)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        wait_for_reader(tmp_path / "flow.yaml")
+        for _ in range(20):  # one that comes between the opening and the reading is seen only after the reading
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)
+                break
+        else:
+            process.kill()
+        errors = process.communicate()[1]
     assert process.returncode == 130
     assert "Traceback" not in errors
+
+
+def wait_for_reader(pipe: Path) -> None:
+    """Return when somebody has opened the pipe to read from it."""
+    until = time.monotonic() + 20
+    while True:
+        try:
+            os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            assert time.monotonic() < until, "nobody reads"
+            time.sleep(0.02)
+        else:
+            return
+
+
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_4(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no disk that is always full")
+    for words in (["check", "team"], ["graph", "team"], ["--help"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "sapwood", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert (done.returncode, done.stderr) == (4, "sapwood: could not do it: No space left on device\n"), words
+
+
+def test_a_reader_that_has_gone_is_neither_yes_nor_no_and_no_traceback() -> None:
+    command = [sys.executable, "-m", "sapwood", "graph", "team"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(20) == 141
+
+
+def test_a_terminal_that_knows_few_characters_gets_the_others_written_out() -> None:
+    command = [sys.executable, "-m", "sapwood", "graph", "team"]
+    environ = {**os.environ, "PYTHONIOENCODING": "latin-1:strict"}
+    done = subprocess.run(command, env=environ, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u25cf  todo (agent scripted) -> docs/TODO.md\n" in done.stdout

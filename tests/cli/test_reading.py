@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -124,12 +125,47 @@ def test_runs_are_paged_newest_first(tmp_path: Path) -> None:
     assert "…" not in call(tmp_path, "runs", "--limit", "5").output
 
 
+def test_a_proposed_command_can_be_given_as_it_stands(run: Run, tmp_path: Path) -> None:
+    with sapwood.open(tmp_path / "s.db") as store:
+        store.record()
+    for words in (["show", run.key.text, "--limit", "2", "--keys"], ["runs", "--limit", "1"]):
+        proposed = shlex.split(call(tmp_path, *words).output.splitlines()[-1].removeprefix("… sapwood "))
+        result = CliRunner().invoke(cli, proposed)
+        assert (result.exit_code, proposed[-2:]) == (0, ["--store", str(tmp_path / "s.db")])
+    assert "--keys" in call(tmp_path, "show", run.key.text, "--limit", "2", "--keys").output.splitlines()[-1]
+
+
 def test_verify_says_yes_with_0_and_no_with_1(run: Run, tmp_path: Path) -> None:
     found = json.loads(call(tmp_path, "verify", run.key.text, "--json").output)
     assert found["ok"] is True
     assert call(tmp_path, "verify").exit_code == 0
     assert call(tmp_path, "verify", run.key.text, "--head", found["head"]).exit_code == 0
+    assert call(tmp_path, "verify", run.key.text, "--head", found["head"].upper()).exit_code == 0
     assert call(tmp_path, "verify", run.key.text, "--head", "00" * 32).exit_code == 1
+
+
+def test_verify_says_no_about_a_file_that_cannot_be_read_to_its_end(run: Run, tmp_path: Path) -> None:
+    with sapwood.open(tmp_path / "s.db"):
+        pass  # so that all of it is in the file
+    with (tmp_path / "s.db").open("r+b") as file:
+        for page in range(1, (tmp_path / "s.db").stat().st_size // 8192):
+            file.seek(page * 8192)
+            if file.read(1) == b"\x0d":  # a leaf of a table
+                file.seek(page * 8192)
+                file.write(b"\x55" * 512)
+    for key in ([], [run.key.text]):
+        said = call(tmp_path, "verify", *key, "--json")
+        (finding,) = json.loads(said.output)["findings"]
+        assert (said.exit_code, finding["code"]) == (1, "damaged")
+        assert "malformed" in finding["message"]
+
+
+def test_half_a_head_is_a_mistake_of_the_caller_and_no_finding(run: Run, tmp_path: Path) -> None:
+    head = json.loads(call(tmp_path, "verify", run.key.text, "--json").output)["head"]
+    for wrong in (head[:40], head + "0", "", "g" * 64):
+        refused = call(tmp_path, "verify", run.key.text, "--head", wrong)
+        assert isinstance(refused.exception, sapwood.InvalidInput)
+        assert refused.output == ""
 
 
 def test_verify_takes_a_subtree_and_a_head_only_with_a_whole_run(run: Run, tmp_path: Path) -> None:
@@ -145,6 +181,37 @@ def test_reconstruct_rebuilds_the_prompt(run: Run, tmp_path: Path) -> None:
     told = json.loads(call(tmp_path, "reconstruct", run.key.text, "--json").output)
     assert told["prompts"][0]["is_rebuilt"] is True
     assert told["tools"][0]["tool"] == "grep"
+
+
+def test_a_part_of_a_run_is_reconstructed_without_asking_for_what_stands_above(run: Run, tmp_path: Path) -> None:
+    below = next(record for record in _records(tmp_path, run) if record.kind == "AgentRequest").key.text
+    told = json.loads(call(tmp_path, "reconstruct", below, "--json").output)
+    assert (told["ok"], told["findings"], len(told["prompts"])) == (True, [], 1)
+
+
+def test_what_is_not_stored_is_said_with_where_to_look(run: Run, tmp_path: Path) -> None:
+    for words in (["show"], ["show", "--raw"], ["verify"], ["reconstruct"]):
+        missing = call(tmp_path, words[0], sapwood.KeyFactory().root().text, *words[1:]).exception
+        assert isinstance(missing, sapwood.NotFound)
+        assert "sapwood runs" in str(missing)
+
+
+def test_no_name_that_an_agent_gave_begins_a_line_or_reaches_a_terminal_alive(tmp_path: Path) -> None:
+    evil = "x\nthe store  ok\x1b[2J\u202e\u2028"
+    with sapwood.open(tmp_path / "s.db") as store:
+        store.templates.register("tpl.x.y", f"Hi {evil}")
+        with store.record() as run, run.agent("pick") as agent:
+            agent.prompt("tpl.x.y")
+            agent.tool_call(evil, input=1, output=2)
+            run.outcome(evil, passed=True)
+    words = (["reconstruct", run.key.text], ["templates", "outcomes", "tpl.x.y"])
+    printed = [CliRunner().invoke(cli, [*some, "--store", str(tmp_path / "s.db")]).output for some in words]
+    printed.append(CliRunner().invoke(cli, [*words[1], "--json", "--store", str(tmp_path / "s.db")]).output)
+    shown = ["templates", "show", "tpl.x.y", "--json", "--store", str(tmp_path / "s.db")]
+    printed.append(CliRunner().invoke(cli, shown).output)
+    for text in printed:
+        assert not {"\x1b", "\u202e", "\u2028"} & set(text)
+        assert not any(line.startswith("the store") for line in text.splitlines())
 
 
 def _records(tmp_path: Path, run: Run) -> list[Record]:

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import sapwood
+from sapwood.app.runner import Runner
 from sapwood.cli.main import cli
 from sapwood.errors import SapwoodError
 from tests.app.project import make_project
@@ -111,7 +112,7 @@ def test_a_run_prints_each_change_and_how_it_ended(tmp_path: Path) -> None:
     assert any("draft  completed, attempt 2" in line and "1,200 tokens" in line for line in lines)
     assert any("check  completed" in line for line in lines)
     assert "feature completed" in result.output
-    assert f"sapwood show {run}" in lines[-1]
+    assert lines[-1] == f"look at it with: sapwood show {run} --project {project}"
 
 
 def test_json_is_one_object_with_every_node(tmp_path: Path) -> None:
@@ -198,7 +199,11 @@ def test_a_file_with_mistakes_is_refused_with_every_place_and_no_traceback(tmp_p
     ]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["ctrl-c", "sigterm", "closed"],
+)
 def test_a_stopped_run_is_left_whole_and_resume_finishes_it(tmp_path: Path, number: int, code: int) -> None:
     project = make_project(tmp_path, FLOW, answers=SLOW)
     process = start(project, "run", str(project / "flow.yaml"), "-i", "topic=x")
@@ -215,6 +220,45 @@ def test_a_stopped_run_is_left_whole_and_resume_finishes_it(tmp_path: Path, numb
     assert status_of(project)[1] == "completed"
     again = invoke("resume", run, "--project", str(project))
     assert (again.exit_code, "feature completed" in again.output) == (0, True)
+
+
+@pytest.mark.parametrize("way", ["now", "where nobody hears of it"])
+def test_ctrl_c_before_the_run_has_begun_ends_with_130_and_begins_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """An exception in a finalizer, or in a callback of the import system, is printed and swallowed."""
+    project = make_project(tmp_path, FLOW, answers=ANSWERS)
+    load = Runner.load
+
+    class Finalized:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def interrupted(runner: Runner, workflow: str | Path) -> Any:
+        if way == "now":
+            signal.raise_signal(signal.SIGINT)
+        else:
+            Finalized()
+        return load(runner, workflow)
+
+    monkeypatch.setattr(Runner, "load", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    result = invoke("run", str(project / "flow.yaml"), "-i", "topic=x", "--project", str(project))
+    assert result.exit_code == 130
+    assert signal.getsignal(signal.SIGINT) is before
+    assert invoke("runs", "--project", str(project)).output.strip() in ("", "no runs")
+
+
+def test_with_a_closed_terminal_the_programs_of_a_run_end_too(tmp_path: Path) -> None:
+    sleeper = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
+    flow = {"name": "long", "nodes": {"slow": {"kind": "command", "run": [sys.executable, "-c", sleeper]}}}
+    project = make_project(tmp_path, json.dumps(flow))
+    process = start(project, "run", str(project / "flow.yaml"))
+    pid = int(wait_for(lambda: (project / "pid").exists() and (project / "pid").read_text(), "the program runs"))
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=20)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_a_detached_run_prints_its_key_and_ends_by_itself(tmp_path: Path) -> None:
@@ -241,6 +285,8 @@ def test_a_gate_is_answered_from_another_process_and_once(tmp_path: Path) -> Non
     assert "waiting: asks Ship it? (approved | changes_requested)" in out
     assert f"sapwood answer {run} review approved" in out
     assert status_of(project) == (run, "completed")
+    late = invoke("answer", run, "review", "changes_requested", *place)
+    assert (late.exit_code, late.stderr) == (1, "it was answered before; the first answer stands\n")
     assert "on Monday" in invoke("context", run, "ship", "--entry", "1", *place).output
 
 
@@ -267,6 +313,9 @@ def test_cancel_ends_a_run_that_somebody_is_at(tmp_path: Path) -> None:
     process.communicate(timeout=20)
     assert process.returncode == 1
     assert status_of(project)[1] == "cancelled"
+    late = invoke("answer", run, "review", "approved", "--project", str(project))
+    assert isinstance(late.exception, sapwood.NotFound)
+    assert str(late.exception).endswith("not found; it ended without an answer")
 
 
 def test_cancel_ends_a_run_that_nobody_is_at(tmp_path: Path) -> None:

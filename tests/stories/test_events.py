@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sapwood.app.runner import Runner, open_project_store
+from sapwood.app.project import open_project_store
+from sapwood.app.runner import Runner
 from sapwood.core.artifacts import (
     AgentExecutionArtifacts,
     AgentRequest,

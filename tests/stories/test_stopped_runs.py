@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from tests.conftest import Dose
 WAYS = ("kill", "kill and no engine", "sigterm", "ctrl-c at the terminal")
 MAX_STOPS = 4
 RUN_S = 2.0
+NOT_STARTED = "Fatal Python error: init_import_site"  # Ctrl-C before the interpreter itself was up: exit code 1
 ATTEMPTS = {
     "plan": 1,
     "research": 2,
@@ -73,12 +75,15 @@ def drive(project: Path, rng: random.Random, way: str) -> int:
         process = start(project, words, way)
         if stops < MAX_STOPS:
             time.sleep(rng.random() * RUN_S)
-            stop(process, way)
+            stop(process, way, project)
             stops += process.returncode not in (0, None)
         if process.wait(timeout=60) == 0:
             return stops
-        printed = (project / "printed").read_text() if (project / "printed").exists() else ""
-        assert process.returncode in (-9, 130, 143, -2, -15), f"{process.returncode}: {printed[-2000:]}"
+        drain(process, project)
+        printed = (project / "printed").read_text()[-2000:]
+        assert process.returncode in (-9, 130, 143, -2, -15) or NOT_STARTED in printed, (
+            f"{process.returncode}: {printed}"
+        )
         if way == "kill and no engine":
             for path in (project / ".sapwood").glob("engine.db*"):
                 path.unlink()
@@ -113,7 +118,7 @@ def own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def stop(process: subprocess.Popen[bytes], way: str) -> None:
+def stop(process: subprocess.Popen[bytes], way: str, project: Path) -> None:
     """Stop the process in this way and wait until it is gone; one that has ended meanwhile is left alone."""
     if way == "sigterm":
         process.send_signal(signal.SIGTERM)
@@ -125,17 +130,16 @@ def stop(process: subprocess.Popen[bytes], way: str) -> None:
         process.kill()
     until = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < until:
-        drain(process)
+        drain(process, project)
         time.sleep(0.02)
 
 
-def drain(process: subprocess.Popen[bytes]) -> None:
-    """Read what was printed, so that nobody waits for us."""
+def drain(process: subprocess.Popen[bytes], project: Path) -> None:
+    """Take what was printed, so that nobody waits for us."""
     if hasattr(process, "terminal"):
-        try:
-            os.read(process.terminal, 1 << 16)
-        except (BlockingIOError, OSError):
-            return
+        with (project / "printed").open("ab") as printed, suppress(OSError):
+            while text := os.read(process.terminal, 1 << 16):
+                printed.write(text)
 
 
 def run_of(project: Path) -> str | None:

@@ -101,6 +101,28 @@ def test_a_template_refused_in_a_run_leaves_its_validation_error_under_the_reque
     assert error.where == ("tpl.agent.nobody" if code == "NotFound" else "tpl.agent.open")
 
 
+def test_an_id_that_is_no_text_leaves_its_validation_error_too(store: Store) -> None:
+    with store.record() as run, run.agent("a") as agent, pytest.raises(sapwood.InvalidTemplateId):
+        agent.prompt("tpl.\ud800")
+    with store.artifacts.read() as reader:
+        (error,) = [from_record(record) for record in reader.load_kinds(run.key, ["ValidationError"])]
+    assert isinstance(error, ValidationError)
+    assert error.where == "tpl.\\ud800"
+
+
+def test_what_is_no_template_and_no_contributor_is_a_typed_error(store: Store) -> None:
+    wrong: Any = 5
+    store.templates.register("tpl.agent.x", "x")
+    with store.record() as run, run.agent("a") as agent:
+        with pytest.raises(sapwood.WrongArgument, match="argument template is 5"):
+            agent.prompt(wrong)
+        with pytest.raises(sapwood.WrongArgument, match="argument contributions is 5"):
+            agent.prompt("tpl.agent.x", {}, wrong)
+        with pytest.raises(sapwood.WrongArgument, match="name, order and contribute"):
+            agent.prompt("tpl.agent.x", {}, [wrong])
+    assert list(prompts(store)) == []
+
+
 def invoke(project: Path, *words: str) -> Any:
     done = CliRunner().invoke(command, [*words, "--project", str(project), "--json"])
     assert done.exit_code == 0, done.output
@@ -153,3 +175,37 @@ def test_the_command_line_for_people(tmp_path: Path) -> None:
 def test_what_is_not_there_is_not_found(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = CliRunner().invoke(command, [*words, "--project", str(tmp_path)])
     assert isinstance(done.exception, sapwood.NotFound)
+
+
+def test_the_first_look_at_a_project_keeps_its_store_out_of_version_control(tmp_path: Path) -> None:
+    invoke(tmp_path, "list")
+    assert (tmp_path / ".sapwood/.gitignore").read_text() == "*\n"
+    assert (tmp_path / ".sapwood").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_project_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, ["list", "--project", str(tmp_path / "typo")])
+    assert isinstance(done.exception, sapwood.NotFound)
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_store_whose_folder_cannot_be_made_is_one_typed_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    words = ["list", "--project", str(tmp_path), "--store", str(tmp_path / "file/s.db")]
+    done = CliRunner().invoke(command, words)
+    assert isinstance(done.exception, sapwood.StoreUnwritable)
+
+
+def test_a_prefix_that_is_no_text_is_one_typed_error(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, ["list", "tpl.\udcff", "--project", str(tmp_path)])
+    assert isinstance(done.exception, sapwood.InvalidInput)
+
+
+def test_json_for_a_terminal_holds_nothing_that_could_move_its_cursor(tmp_path: Path) -> None:
+    (tmp_path / "templates/agent").mkdir(parents=True)
+    (tmp_path / "templates/agent/odd.jinja").write_text("a\x9b31m\u202eb")
+    (tmp_path / "templates/agent/e\x9b.jinja").write_text("")
+    shown = CliRunner().invoke(command, ["show", "tpl.agent.odd", "--project", str(tmp_path), "--json"])
+    assert json.loads(shown.stdout)["text"] == "a\x9b31m\u202eb"
+    errors = CliRunner().invoke(command, ["list", "--errors", "--project", str(tmp_path), "--json"])
+    assert (shown.stdout + errors.stdout).replace("\n", "").isascii()

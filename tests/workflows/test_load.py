@@ -91,6 +91,7 @@ def test_the_built_in_workflows_are_good_files_with_the_promised_documents() -> 
     [
         ("", 1, 1, "the file is empty"),
         ("name: [\n", 2, 1, "not YAML"),
+        ("name: x\nnodes:\n\tdraft: {}\n", 3, 1, "not YAML: a tab; indent with spaces"),
         ("- a", 1, 1, "a list where a workflow belongs"),
         ("name: w\nnodes: {}\n", 2, 1, "at least 1 is needed"),
         ("name: w\n", 1, 1, "has no 'nodes'"),

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 
 from sapwood.app import MEMORY, load_templates, open_store
-from sapwood.app.runner import existing_project, known_here, usual_provider
+from sapwood.app.project import existing_project
+from sapwood.app.runner import known_here, usual_provider
 from sapwood.core.context_preview import ContextPreview, named, preview_context
 from sapwood.core.handoff import HandoffPolicy
 from sapwood.core.mistakes import unknown_name

@@ -13,14 +13,21 @@ from typing import Final, NamedTuple
 
 from sapwood.app import spool_folder
 from sapwood.core.keys import ArtifactKey
-from sapwood.errors import NotFound, RunBusy, SapwoodError
+from sapwood.errors import NotFound, RunBusy, SapwoodError, WrongStore
 from sapwood.ports import ArtifactStore
 from sapwood.runtime.pauses import is_paused
 from sapwood.runtime.session import Store
 from sapwood.runtime.spool import SUFFIX, is_owner_alive, read_calls
 from sapwood.storage.migrate import check_sqlite, load_migrations
 from sapwood.storage.sqlite import SqliteStore
-from sapwood.storage.sqlite_file import connect, has_wal_reset_bug, sqlite_version, typed_errors
+from sapwood.storage.sqlite_file import (
+    connect,
+    has_wal_reset_bug,
+    is_read_only,
+    real_path,
+    sqlite_version,
+    typed_errors,
+)
 
 NETWORK_FILE_SYSTEMS: Final = frozenset(
     {
@@ -51,15 +58,25 @@ class Check(NamedTuple):
     message: str
 
 
-def examine(store: Path, *, version: tuple[int, ...] | None = None, mounts: str | None = None) -> list[Check]:
-    """Look at everything; `version` and `mounts` stand for this machine's own."""
-    location = Path(os.path.realpath(store))
+def examine(
+    store: Path, *, version: tuple[int, ...] | None = None, mounts: str | None = None, place: str = ""
+) -> list[Check]:
+    """Look at everything; `version` and `mounts` stand for this machine's own.
+
+    `place` is what a proposed command needs to find this store.
+    """
+    own = _check_sqlite_version(version or sqlite_version())
+    try:
+        location = real_path(store)
+        is_read_only(location)
+    except WrongStore as error:  # nothing to look at, and nothing whose permissions are ours to judge
+        return [own, Check("store", False, str(error))]
     return [
-        _check_sqlite_version(version or sqlite_version()),
+        own,
         *_check_place(location, mounts),
         *_check_permissions(location),
         *_check_spools(spool_folder(str(location))),
-        *_check_store(location),
+        *_check_store(location, place),
     ]
 
 
@@ -145,7 +162,7 @@ def _check_spools(folder: Path) -> Iterator[Check]:
     yield Check("spools", True, f"{alive} processes record now")
 
 
-def _check_store(location: Path) -> Iterator[Check]:
+def _check_store(location: Path, place: str) -> Iterator[Check]:
     if not location.exists():
         yield Check("store", False, f"{location} does not exist; sapwood run and sapwood.open() make it")
         return
@@ -164,20 +181,20 @@ def _check_store(location: Path) -> Iterator[Check]:
         store = SqliteStore(location, create=False)
         try:
             yield Check("store", True, f"{location}, schema version {version}, journal {store.journal}")
-            yield from _check_runs(store, spool_folder(store.location))
+            yield from _check_runs(store, spool_folder(store.location), place)
         finally:
             store.close()
     except SapwoodError as error:
         yield Check("store", False, str(error))
 
 
-def _check_runs(store: ArtifactStore, spools: Path) -> Iterator[Check]:
+def _check_runs(store: ArtifactStore, spools: Path, place: str) -> Iterator[Check]:
     with store.read() as reader:
         rows = reader.list_runs(status="running")
         gone = [row for row in rows if not is_owner_alive(spools, row.owner)]
         interrupted = [row for row in gone if not is_paused(reader.list_claims(row.key))]
     for row in interrupted:
-        how = f"sapwood resume {row.key}, or sapwood doctor --seal {row.key}"
+        how = f"sapwood resume {row.key}{place}, or sapwood doctor --seal {row.key}{place}"
         yield Check("run", False, f"{row.key} was interrupted: its process is gone. {how}")
     yield Check(
         "runs", True, f"{len(rows) - len(gone)} open with a live process, {len(gone) - len(interrupted)} paused"

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from sapwood.app import MEMORY, load_templates, open_store
+from sapwood.app import MEMORY, load_templates
+from sapwood.app.project import existing_project, open_project_store
 from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.inputs import resolve_inputs
 from sapwood.core.keys import ArtifactKey
@@ -176,13 +177,6 @@ def _named(folder: Path, beginnings: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(path.name for path in folder.iterdir() if path.name.startswith(beginnings))
 
 
-def existing_project(settings: Settings) -> Path:
-    """Return the project's folder; raise NotFound when there is none. It is never made by accident."""
-    if not settings.project.is_dir():
-        raise NotFound(f"project {settings.project}", "a folder is expected")
-    return settings.project.resolve()
-
-
 def usual_provider(settings: Settings) -> Usual:
     """Return who answers for nodes that name nobody; raise InvalidSettings when there is no such provider."""
     names = provider_names()
@@ -225,13 +219,3 @@ def run_workflow(
     finally:
         if opened is not store:
             opened.close()
-
-
-def open_project_store(path: str) -> Store:
-    """Open the store at `path`; a folder that it needs is made, and kept out of the project's version control."""
-    folder = Path(path).parent
-    if path != MEMORY and "://" not in path and not folder.exists():
-        folder.mkdir(mode=0o700, parents=True)
-        if folder.name == ".sapwood":
-            (folder / ".gitignore").write_text("*\n")
-    return open_store(path)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, replace
-from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from sapwood.cli.live import Display, Lines, Tree, lines_of, summary_of
+from sapwood.cli.opened import same_place
+from sapwood.cli.stops import Stop, Stops
 from sapwood.core.keys import ArtifactKey
 from sapwood.runtime.overview import Overview, RunView
 
@@ -26,41 +25,6 @@ LOOK_S = 0.1
 CLOCK_S = 0.5
 
 
-class Stop(Exception):
-    """The process was asked to end."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.exit_code = 128 + number
-
-
-class Stops:
-    """Ctrl-C and SIGTERM, noted and not acted upon before `check`: nothing is left half drawn or half recorded."""
-
-    def __init__(self) -> None:
-        self._number: int | None = None
-
-    def check(self) -> None:
-        if self._number is not None:
-            raise Stop(self._number)
-
-    def note(self, number: int, _frame: FrameType | None) -> None:
-        self._number = self._number or number
-
-
-@contextmanager
-def stoppable() -> Iterator[Stops]:
-    """Take the two signals over for a while; once one is being obeyed, further ones change nothing."""
-    stops = Stops()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, stops.note) for number in numbers]
-    try:
-        yield stops
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-
-
 class Seen(NamedTuple):
     """A run as this process leaves it, and the exit code that says so."""
 
@@ -69,25 +33,27 @@ class Seen(NamedTuple):
     exit_code: int
 
 
-def follow(runner: Runner, submit: Callable[[], ArtifactKey], *, as_json: bool) -> int:
+def follow(runner: Runner, submit: Callable[[], ArtifactKey], stops: Stops, *, as_json: bool) -> int:
     """Submit a run, show it until it ends, say how it ended; return the exit code."""
-    seen = watch(runner, submit, is_quiet=as_json)
+    seen = watch(runner, submit, stops, is_quiet=as_json)
     report(seen.view, as_json=as_json)
     return seen.exit_code
 
 
-def watch(runner: Runner, submit: Callable[[], ArtifactKey], *, is_quiet: bool) -> Seen:
+def watch(runner: Runner, submit: Callable[[], ArtifactKey], stops: Stops, *, is_quiet: bool) -> Seen:
     """Submit a run and show it until it ends, or until this process is told to stop; the runner is closed then."""
     run: ArtifactKey | None = None
     try:
-        with stoppable() as stops:
-            try:
-                run = submit()
-                status = _wait(runner, run, stops, is_quiet=is_quiet)
-            finally:
-                runner.close()
+        try:
+            stops.check()
+            run = submit()
+            status = _wait(runner, run, stops, is_quiet=is_quiet)
+        finally:
+            runner.close()
+            stops.end()
     except Stop as stop:
-        assert run is not None
+        if run is None:
+            raise
         seen = Seen(run, as_left(Overview(runner.store).load(run)), stop.exit_code)
     else:
         seen = Seen(run, Overview(runner.store).load(run), EXIT_CODES[status])
@@ -153,9 +119,9 @@ def report(view: RunView, *, as_json: bool) -> None:
         click.echo(json.dumps({**asdict(view), "nodes": nodes, "tokens": view.tokens}))
         return
     if view.status in ("interrupted", "paused"):
-        click.echo(f"{view.status}; go on with: sapwood resume {view.run}")
+        click.echo(f"{view.status}; go on with: sapwood resume {view.run}{same_place()}")
     else:
-        click.echo(f"look at it with: sapwood show {view.run}")
+        click.echo(f"look at it with: sapwood show {view.run}{same_place()}")
 
 
 def _console() -> Console:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from sapwood.cli.untrusted import visible
+from sapwood.cli.opened import same_place
+from sapwood.cli.untrusted import one_line
 from sapwood.runtime.overview import NodeView, RunView
 
 if TYPE_CHECKING:
@@ -97,7 +98,10 @@ class Tree:
 
 
 def lines_of(view: RunView, console: Console, rows: int | None = None) -> list[Text]:
-    """Return the run as lines that fit the console; narrower ones say less about each node."""
+    """Return the run as lines that fit the console; narrower ones say less about each node.
+
+    Without `rows` it is drawn for the last time: then what nodes say is whole, however many lines it takes.
+    """
     from rich.text import Text
 
     width = console.size.width - ECHO_CELLS
@@ -117,7 +121,8 @@ def lines_of(view: RunView, console: Console, rows: int | None = None) -> list[T
         line.rstrip()
         lines.append(line)
         if note_of(node):
-            lines.append(Text(_cut(f"{'  ' * node.depth}  {note_of(node)}", width, is_utf8), style=style))
+            note = f"{'  ' * node.depth}  {note_of(node)}"
+            lines.append(Text(note if rows is None else _cut(note, width, is_utf8), style=style))
     if left_out:
         counts = Counter(node.status for node in left_out)
         lines.append(Text(f"  and {', '.join(f'{count} {status}' for status, count in counts.items())}", style="dim"))
@@ -149,7 +154,7 @@ def fitting(nodes: Sequence[NodeView], rows: int | None) -> tuple[list[NodeView]
 def summary_of(view: RunView) -> str:
     """Return the run in one line."""
     ended_ms = view.ended_ms if view.ended_ms is not None else int(time.time() * 1000)
-    parts = [f"{view.workflow} {view.status}", f"{max(0, ended_ms - view.started_ms) / 1000:.1f} s"]
+    parts = [f"{one_line(view.workflow)} {view.status}", f"{max(0, ended_ms - view.started_ms) / 1000:.1f} s"]
     if view.tokens:
         parts.append(f"{view.tokens:,} tokens")
     return ", ".join(parts)
@@ -158,7 +163,7 @@ def summary_of(view: RunView) -> str:
 def how_to_answer(view: RunView, nodes: Iterable[NodeView]) -> list[str]:
     """Return a command line for each question that waits for an answer."""
     return [
-        f"  sapwood answer {view.run} {node.key} {node.answers[0]}"
+        f"  sapwood answer {view.run} {node.key} {node.answers[0]}{same_place()}"
         for node in nodes
         if node.question is not None and view.status not in ENDED
     ]
@@ -185,10 +190,6 @@ def note_of(node: NodeView) -> str:
     if node.question is not None:
         return f"asks {one_line(node.question)} ({' | '.join(node.answers)})"
     return one_line(node.error) if node.error else ""
-
-
-def one_line(text: str) -> str:
-    return visible(" ".join(text.split()))
 
 
 def clock() -> str:

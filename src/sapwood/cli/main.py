@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import click
 
+from sapwood.cli.stops import Stop, Stops
 from sapwood.cli.untrusted import visible
 from sapwood.errors import InvalidWorkflow, SapwoodError
 from sapwood.version import __version__
@@ -35,6 +38,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
+NOBODY_READS = 141
+COULD_NOT = 4
 EXIT_CODES = "Exit codes: 0 fine, 1 the answer is no, 2 usage, 3 not found, 4 could not do it."
 
 
@@ -47,7 +52,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"sapwood.cli.commands.{COMMANDS[cmd_name][0]}")
+        with Stops() as stops:
+            module = import_module(f"sapwood.cli.commands.{COMMANDS[cmd_name][0]}")
+            stops.check()
         command: click.Command = module.command
         return command
 
@@ -56,6 +63,11 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
+        except Stop as stop:
+            raise SystemExit(stop.exit_code) from None
+        except BrokenPipeError:  # whoever read has gone, as `head` does: that is neither yes nor no
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered goes nowhere
+            raise SystemExit(NOBODY_READS) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -70,9 +82,16 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # terminals that know fewer characters than we write
     try:
         cli.main(args=None if arguments is None else list(arguments), prog_name="sapwood")
     except SapwoodError as error:
         for line in error.findings if isinstance(error, InvalidWorkflow) else [f"sapwood: {error}"]:
             click.echo(visible(str(line)), err=True)
         sys.exit(error.exit_code)
+    except OSError as error:  # a file or folder of which no command has more to say
+        named = f"{error.filename}: " if error.filename is not None else ""
+        click.echo(visible(f"sapwood: could not do it: {named}{error.strerror or error}"), err=True)
+        sys.exit(COULD_NOT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,18 @@ def store_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def same_place() -> str:
+    """Return what a proposed command needs to find the store that this one works on: the options it was given."""
+    context = click.get_current_context(silent=True)
+    given = {} if context is None else context.params
+    usual = {"project": ".", "store": None}
+    return "".join(
+        f" --{name} {shlex.quote(given[name])}"
+        for name in usual
+        if given.get(name, usual[name]) not in (None, usual[name])
+    )
 
 
 def open_existing(store: str | None, project: str) -> Store:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def opened_runner(settings: Settings, *, create: bool) -> Iterator[Runner]:
     """Open the project's store and a runner over it; both are closed at the end, runs that still run left whole."""
     from sapwood.app import open_store
-    from sapwood.app.runner import Runner, existing_project, open_project_store
+    from sapwood.app.project import existing_project, open_project_store
+    from sapwood.app.runner import Runner
 
     existing_project(settings)
-
     path = settings.store_path
     with (
         open_project_store(path) if create else open_store(path, create=False) as store,

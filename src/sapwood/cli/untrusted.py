@@ -15,6 +15,11 @@ def visible(text: str) -> str:
     return "".join(character if _is_harmless(character) else f"\\u{{{ord(character):x}}}" for character in text)
 
 
+def one_line(text: str) -> str:
+    """Return `text` visible and on one line: no name that an agent gave can begin a line of ours."""
+    return visible(" ".join(text.split()))
+
+
 def _is_harmless(character: str) -> bool:
     return character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 

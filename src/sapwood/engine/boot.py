@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
@@ -78,7 +78,7 @@ class Engine:
     def submit(self, run: str) -> None:
         if run in self._results and not self._results[run].done():
             return
-        owner = self._reaper.clear(run)
+        owner = self._aside(self._reaper.clear, run)
         if owner is not None:
             raise RunBusy(run, owner)
         handle = self._loop.run(start(run, self._graph, run))
@@ -91,7 +91,11 @@ class Engine:
             return None
 
     def abandoned(self) -> list[str]:
-        return self._reaper.abandoned()
+        return self._aside(self._reaper.abandoned)
+
+    def _aside(self, question: Callable[..., T], *words: str) -> T:
+        """Ask where no event loop runs: the library refuses it in the caller's thread, if that one has a loop."""
+        return self._loop.run(asyncio.to_thread(question, *words))
 
     def close(self) -> None:
         self._loop.cancel_all()

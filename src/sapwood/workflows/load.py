@@ -44,8 +44,11 @@ def _load(name: str, folder: Path, outer: tuple[str, ...], known: Known, usual: 
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
         text = content.decode("utf-8-sig")
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise NotFound(f"workflow {name}", unknown_name("workflow", name, builtin_names())[1]) from None
+    except IsADirectoryError:
+        raise NotFound(f"workflow {name}", "there is a folder of that name; a file is expected") from None
+    except (FileNotFoundError, NotADirectoryError):
+        hint = f"no such file, and no built-in workflow; {unknown_name('workflow', name, builtin_names())[1]}"
+        raise NotFound(f"workflow {name}", hint) from None
     except (OSError, ValueError) as error:
         raise InvalidWorkflow(name, [Mistake(name, 1, 1, f"the file cannot be read: {error}")]) from None
     return _parse(text, str(path), path.parent, (*outer, str(path.resolve())), known, usual)

@@ -76,6 +76,8 @@ def parse_source(text: str, file: str) -> tuple[Value, list[Mistake]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        if "".join(text.splitlines()[line - 1 : line])[column - 1 : column] == "\t":  # the parser's words name no tab
+            raise NotReadable(Mistake(file, line, column, "not YAML: a tab", "indent with spaces")) from None
         raise NotReadable(Mistake(file, line, column, f"not YAML: {error.problem or error.context}")) from None
     except yaml.reader.ReaderError as error:
         raise NotReadable(Mistake(file, *_place_of(text, error.position), f"not YAML: {error.reason}")) from None

@@ -15,6 +15,7 @@ from sapwood.core.artifacts import BudgetResult
 from sapwood.core.budgetstats import AppliedBudget, BudgetStats, summarise_budgets
 from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
+from sapwood.errors import NotFound
 from sapwood.ports import Reader
 
 
@@ -31,8 +32,11 @@ def stats(run: str | None, store: str | None, project: str, as_json: bool) -> No
 
     Of one RUN, or of every run in the store.
     """
+    wanted = None if run is None else ArtifactKey(run)
     with open_existing(store, project) as opened, opened.artifacts.read() as reader:
-        found = summarise_budgets(_results(reader, None if run is None else ArtifactKey(run)))
+        if wanted is not None and reader.find(wanted) is None:
+            raise NotFound(f"run {wanted}", "`sapwood runs` lists what is stored")
+        found = summarise_budgets(_results(reader, wanted))
     if as_json:
         rows = [{**dataclasses.asdict(one), "verdict": one.verdict} for one in found]
         click.echo(json.dumps(rows, ensure_ascii=True, indent=2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sapwood.cli.running import opened_runner, settings_of
+from sapwood.cli.stops import Stops
 
 if TYPE_CHECKING:
     from sapwood.core.keys import ArtifactKey
@@ -46,12 +48,14 @@ def command(keep: str | None, as_json: bool) -> None:
 
     Then show the tree it left, what one agent saw, and that the record is whole.
     """
-    from sapwood.cli.following import watch
-
     with project_folder(keep) as project:
-        with opened_runner(settings_of(project=str(project)), create=True) as runner:
+        with Stops() as stops, opened_runner(settings_of(project=str(project)), create=True) as runner:
+            from sapwood.cli.following import watch
+
             workflow = runner.load(project / "flow.yaml")
-            seen = watch(runner, lambda: runner.start(workflow, {"python": sys.executable}), is_quiet=as_json)
+            seen = watch(runner, lambda: runner.start(workflow, {"python": sys.executable}), stops, is_quiet=as_json)
+            if seen.view.status == "interrupted":
+                raise SystemExit(seen.exit_code)
             checked = runner.store.verify(seen.run_key)
             if as_json:
                 summary = {"run": seen.view.run, "status": seen.view.status, "artifacts": checked.artifacts}
@@ -63,8 +67,13 @@ def command(keep: str | None, as_json: bool) -> None:
                 click.echo("\nKeep the head anywhere else: it exposes any later change of the record.")
         for finding in checked.findings:
             click.echo(f"{finding.code}  {finding.key}  {finding.message}", err=True)
-        if not as_json and keep:
-            click.echo(f"Everything is in {keep}: cd {keep} && sapwood show {seen.view.run}")
+        if not as_json:
+            kept = f"Everything is in {keep}: cd {shlex.quote(keep or '')} && sapwood show {seen.view.run}"
+            click.echo(
+                kept
+                if keep
+                else "The folder of this run is gone now; to look around in one: sapwood demo --keep FOLDER"
+            )
     raise SystemExit(0 if checked.is_ok and seen.view.status == "completed" else max(seen.exit_code, 1))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from sapwood.cli.opened import open_existing, store_options
+from sapwood.cli.opened import open_existing, same_place, store_options
 from sapwood.cli.untrusted import visible
 from sapwood.core.keys import ArtifactKey
 from sapwood.settings import Settings
@@ -29,7 +29,8 @@ def command(seal: str | None, store: str | None, project: str, as_json: bool) ->
             status = seal_interrupted(opened, ArtifactKey(seal))
         click.echo(json.dumps({"run": seal, "status": status}) if as_json else f"{seal} is sealed as {status}")
         return
-    checks = examine(Path(Settings.read({"project": project, "store": store}, os.environ).store_path))
+    settings = Settings.read({"project": project, "store": store}, os.environ)
+    checks = examine(Path(settings.store_path), place=same_place())
     is_ok = all(check.is_ok for check in checks)
     if as_json:
         click.echo(json.dumps({"ok": is_ok, "checks": [check._asdict() for check in checks]}))

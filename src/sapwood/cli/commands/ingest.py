@@ -270,4 +270,4 @@ def _print_table(table: Table) -> None:
 
 
 def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace").decode())
+    click.echo(json.dumps(value, indent=2))

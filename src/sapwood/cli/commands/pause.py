@@ -6,7 +6,7 @@ import json
 
 import click
 
-from sapwood.cli.opened import open_existing, store_options
+from sapwood.cli.opened import open_existing, same_place, store_options
 
 
 @click.command("pause")
@@ -21,4 +21,4 @@ def command(run: str, store: str | None, project: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"run": run, "status": "paused", "was_first": was_first}))
     else:
-        click.echo(f"paused; go on with: sapwood resume {run}" if was_first else "it was paused already")
+        click.echo(f"paused; go on with: sapwood resume {run}{same_place()}" if was_first else "it was paused already")

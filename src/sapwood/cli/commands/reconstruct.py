@@ -8,7 +8,7 @@ import sys
 import click
 
 from sapwood.cli.opened import open_existing, store_options
-from sapwood.cli.untrusted import visible
+from sapwood.cli.untrusted import one_line
 
 
 @click.command("reconstruct")
@@ -37,15 +37,17 @@ def command(key: str, store: str | None, project: str, as_json: bool) -> None:
         click.echo(json.dumps(answer))
     else:
         for agent in told.agents:
-            click.echo(f"agent   {agent.key}  {visible(agent.node)}  attempt {agent.attempt}  {agent.status or 'open'}")
+            click.echo(
+                f"agent   {agent.key}  {one_line(agent.node)}  attempt {agent.attempt}  {agent.status or 'open'}"
+            )
         for prompt in told.prompts:
             click.echo(
                 f"prompt  {prompt.key}  {'rebuilt' if prompt.is_rebuilt else 'NOT REBUILT'}  {prompt.template_id}"
             )
         for use in told.tool_uses:
-            click.echo(f"tool    {use.key}  {visible(use.tool)}")
+            click.echo(f"tool    {use.key}  {one_line(use.tool)}")
         for outcome in told.outcomes:
-            click.echo(f"outcome {outcome.key}  {visible(outcome.name)}  passed: {outcome.passed}")
+            click.echo(f"outcome {outcome.key}  {one_line(outcome.name)}  passed: {outcome.passed}")
         for finding in told.findings:
-            click.echo(f"{finding.code}  {finding.key}  {visible(finding.message)}")
+            click.echo(f"{finding.code}  {finding.key}  {one_line(finding.message)}")
     sys.exit(0 if is_ok else 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from sapwood.cli.running import opened_runner, read_inputs, read_options, settings_of
+from sapwood.cli.stops import Stops
 from sapwood.settings import Settings
 
 
@@ -40,13 +41,14 @@ def command(
     2 a mistake in the file or the inputs, 4 paused or stopped.
     """
     settings = settings_of(project=project, store=store, provider=provider, provider_options=read_options(options))
-    with opened_runner(settings, create=True) as runner:
+    with Stops() as stops, opened_runner(settings, create=True) as runner:
         loaded = runner.load(workflow)
         inputs = read_inputs(loaded, pairs, inputs_file)
         if not detach:
             from sapwood.cli.following import follow
 
-            raise SystemExit(follow(runner, lambda: runner.start(loaded, inputs), as_json=as_json))
+            raise SystemExit(follow(runner, lambda: runner.start(loaded, inputs), stops, as_json=as_json))
+        stops.check()
         run = runner.open(loaded, inputs)
     log = run_in_background(run.text, settings)
     click.echo(json.dumps({"run": run.text, "log": str(log)}) if as_json else run.text)

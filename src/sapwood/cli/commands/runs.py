@@ -8,7 +8,7 @@ import shutil
 import click
 
 from sapwood.cli.artifact_lines import human_duration
-from sapwood.cli.opened import open_existing, store_options
+from sapwood.cli.opened import open_existing, same_place, store_options
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.ports import RunRow
@@ -22,7 +22,7 @@ NARROW = 80
 @click.option("--status", type=click.Choice(["running", "paused", "interrupted", "completed", "failed", "cancelled"]))
 @store_options
 def command(limit: int, before: str | None, status: str | None, store: str | None, project: str, as_json: bool) -> None:
-    """List the runs, newest first: key, number, status, start, duration."""
+    """List the runs, newest first: key, number, status, start, duration. With --json, one object a line."""
     with open_existing(store, project) as opened:
         rows = opened.runs(before=ArtifactKey(before) if before else None, limit=limit + 1, status=status)
     shown, more = rows[:limit], rows[limit:]
@@ -33,7 +33,7 @@ def command(limit: int, before: str | None, status: str | None, store: str | Non
             click.echo(_line(row))
     if more and not as_json:
         same = f" --status {status}" if status else ""
-        click.echo(f"… sapwood runs{same} --before {shown[-1].key}")
+        click.echo(f"… sapwood runs{same} --before {shown[-1].key}{same_place()}")
 
 
 def _line(row: RunRow) -> str:

@@ -10,12 +10,13 @@ from itertools import islice
 import click
 
 from sapwood.cli.artifact_lines import ArtifactLines
-from sapwood.cli.opened import open_existing, store_options
+from sapwood.cli.opened import open_existing, same_place, store_options
 from sapwood.core.codec import to_dict
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import InvalidInput, NotFound
 from sapwood.ports import Glance, Reader
 
+HINT = "`sapwood runs` lists the runs, `sapwood show RUN --keys` what is in one"
 WIDE = 160  # where the width is not known, because nobody looks
 
 
@@ -43,7 +44,8 @@ def command(
     """Show the artifact KEY and what stands below it.
 
     KEY is a run, or any artifact of one. Each line has the kind, the size, for agents and runs the duration, what is
-    odd in brackets, in a wide terminal the last segment of the key, and how the content begins.
+    odd in brackets, in a wide terminal the last segment of the key, and how the content begins. With --json
+    each line is one artifact, as an object.
     """
     if timeline and depth is not None:
         raise InvalidInput("--timeline has no levels; leave --depth out")
@@ -55,7 +57,7 @@ def command(
             return
         page = _page(reader, top, start, limit + 1, depth, is_timeline=timeline)
         if not page:
-            raise NotFound(f"artifact {top}" if after is None else f"anything after {after}")
+            raise NotFound(f"artifact {top}", HINT) if after is None else NotFound(f"anything after {after}")
         lines = ArtifactLines(reader, top, _width(), is_tree=not timeline, with_keys=keys)
         for seen in page[:limit]:
             if as_json:
@@ -65,8 +67,14 @@ def command(
             else:
                 click.echo(lines.line(seen))
     if len(page) > limit and not as_json:
-        same = "".join([f" --depth {depth}" if depth is not None else "", " --timeline" if timeline else ""])
-        click.echo(f"… sapwood show {top}{same} --after {page[limit - 1].key}")
+        same = "".join(
+            [
+                f" --depth {depth}" if depth is not None else "",
+                " --timeline" if timeline else "",
+                " --keys" if keys else "",
+            ]
+        )
+        click.echo(f"… sapwood show {top}{same} --after {page[limit - 1].key}{same_place()}")
 
 
 def _page(
@@ -81,7 +89,7 @@ def _page(
 def _print_bytes(reader: Reader, key: ArtifactKey) -> None:
     found = reader.find(key)
     if found is None:
-        raise NotFound(f"artifact {key}")
+        raise NotFound(f"artifact {key}", HINT)
     sys.stdout.buffer.write(found.content)
 
 

@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from sapwood.cli.opened import store_options
-from sapwood.cli.untrusted import print_diff, visible
+from sapwood.cli.untrusted import one_line, print_diff, visible
+from sapwood.core.hashing import utf8
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.template import TemplateVersion
 from sapwood.settings import Settings
@@ -46,11 +46,12 @@ class Opened:
 
 @contextmanager
 def _opened(project: str, store: str | None) -> Iterator[Opened]:
-    from sapwood.app import load_templates, open_store
+    from sapwood.app import load_templates
+    from sapwood.app.project import existing_project, open_project_store
 
     settings = Settings.read({"project": project, "store": store}, os.environ)
-    Path(settings.store_path).parent.mkdir(parents=True, exist_ok=True)
-    with open_store(settings.store_path) as opened:
+    existing_project(settings)
+    with open_project_store(settings.store_path) as opened:
         loaded = load_templates(opened, settings.project, settings.template_roots)
         yield Opened(opened.artifacts, cast("TemplateRegistry", opened.templates), loaded)
 
@@ -64,6 +65,7 @@ def list_templates(prefix: str, errors: bool, project: str, store: str | None, a
     from sapwood.templates.refusals import list_refusals
     from sapwood.templates.usage import References
 
+    utf8(prefix, "PREFIX")
     with _opened(project, store) as opened:
         if errors:
             _print_errors([_error_row(error) for error in list_refusals(opened.store)], as_json)
@@ -143,7 +145,7 @@ def outcomes(version: str, project: str, store: str | None, as_json: bool) -> No
     for use in used:
         click.echo(f"{use.run}  {use.status}")
         for evidence in use.outcomes:
-            click.echo(f"  {_passed(evidence.passed):8}  {visible(evidence.name)}")
+            click.echo(f"  {_passed(evidence.passed):8}  {one_line(evidence.name)}")
     if not used:
         click.echo("not used yet")
 
@@ -277,4 +279,4 @@ def _passed(passed: bool | None) -> str:
 
 
 def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    click.echo(json.dumps(value, indent=2))

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from sapwood.cli.counting import counting
 from sapwood.cli.opened import open_existing, store_options
-from sapwood.cli.untrusted import visible
+from sapwood.cli.untrusted import one_line
 from sapwood.core.keys import ArtifactKey
-from sapwood.errors import InvalidInput
+from sapwood.errors import InvalidInput, StoreDamaged
+
+if TYPE_CHECKING:
+    from sapwood.runtime.session import Store
+
+HEAD: Final = re.compile("[0-9a-fA-F]{64}")
 
 
 @click.command("verify")
@@ -23,12 +30,12 @@ def command(key: str | None, head: str | None, store: str | None, project: str, 
     wanted = ArtifactKey(key) if key else None
     if head is not None and (wanted is None or wanted.depth > 1):
         raise InvalidInput("--head belongs to a whole run; name its key")
+    if head is not None and not HEAD.fullmatch(head):
+        raise InvalidInput(f"--head is 64 hexadecimal digits; {head[:80]!r} is {len(head)} characters")
     with open_existing(store, project) as opened:
-        with opened.artifacts.read() as reader:
-            total = reader.count(wanted)
-        with counting(total, "verifying") as progress:
+        with counting(_count(opened, wanted), "verifying") as progress:
             found = opened.verify(wanted, head=head, progress=progress)
-        rows = [] if key else opened.runs()
+        rows = [] if key or not found.artifacts else opened.runs()
     if as_json:
         answer = {
             "key": key,
@@ -42,7 +49,16 @@ def command(key: str | None, head: str | None, store: str | None, project: str, 
     for row in rows:
         click.echo(f"{row.key}  {row.status}  {row.head or ''}".rstrip())
     for finding in found.findings:
-        click.echo(f"  {finding.code}  {finding.key or 'the store'}  {visible(finding.message)}")
+        click.echo(f"  {finding.code}  {finding.key or 'the store'}  {one_line(finding.message)}")
     verdict = "ok" if found.is_ok else "WRONG"
     click.echo(f"{key or 'the store'}  {verdict}  {found.artifacts} artifacts  {found.head}".rstrip())
     sys.exit(0 if found.is_ok else 1)
+
+
+def _count(opened: Store, key: ArtifactKey | None) -> int:
+    """Return how many artifacts there are to look at; 0 where a damaged file does not say."""
+    try:
+        with opened.artifacts.read() as reader:
+            return reader.count(key)
+    except StoreDamaged:
+        return 0
