@@ -84,7 +84,7 @@ def test_the_database_is_opened_for_one_writer_and_many_readers(tmp_path: Path) 
 
 
 def test_a_live_run_is_not_stolen_by_a_second_process(tmp_path: Path, spawn: Spawn) -> None:
-    assert starts_with_a_second_process(tmp_path, spawn) == 1
+    assert starts_with_a_second_process(tmp_path, spawn, watch_s=2.0) == 1
 
 
 @pytest.mark.mutant
@@ -101,16 +101,16 @@ def test_with_one_name_for_all_processes_a_live_run_is_stolen(
             return same_name(connection.execute("select executor_id from workflow_status").fetchone()[0])
 
     monkeypatch.setattr(boot_module, "Slot", take_the_name)
-    assert starts_with_a_second_process(tmp_path, spawn) == 2
+    assert starts_with_a_second_process(tmp_path, spawn, watch_s=20.0) == 2
 
 
-def starts_with_a_second_process(folder: Path, spawn: Spawn) -> int:
-    spawn(RUN, {"a": []}, 3.0)
+def starts_with_a_second_process(folder: Path, spawn: Spawn, watch_s: float) -> int:
+    spawn(RUN, {"a": []}, watch_s + 10.0)
     steps = FakeSteps(folder / "log", {"a": []})
     wait_for(lambda: steps.facts("start"))
     with boot(folder / "engine.db", steps) as engine:
         assert engine.abandoned() == []
-        deadline = time.monotonic() + 2.0  # the library looks for what it takes for its own once a second
+        deadline = time.monotonic() + watch_s  # the library looks for what it takes for its own once a second
         while time.monotonic() < deadline and len(steps.facts("start")) == 1:
             time.sleep(0.02)
     return len(steps.facts("start"))
