@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -166,6 +167,28 @@ def test_a_spool_that_could_not_be_made_can_be_made_later(tmp_path: Path, monkey
             Spool(tmp_path / "spool", "me")
     assert list((tmp_path / "spool").iterdir()) == []
     Spool(tmp_path / "spool", "me").close()
+
+
+@pytest.mark.parametrize("step", ["open", "flock", "rename"])
+def test_ctrl_c_while_the_spool_is_made_is_ctrl_c_and_the_next_call_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    place = {"open": os, "flock": fcntl, "rename": Path}[step]
+    real = getattr(place, step)
+
+    def done_and_interrupted(*words: Any, **options: Any) -> None:
+        real(*words, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, step, done_and_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Spool(tmp_path, "a")
+    spool = Spool(tmp_path, "a")
+    spool.write(call())
+    assert is_owner_alive(tmp_path, "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.spool"]
+    spool.close()
 
 
 def test_a_spool_that_was_never_finished_is_removed_once_nobody_can_be_at_it(tmp_path: Path) -> None:

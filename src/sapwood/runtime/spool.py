@@ -196,12 +196,13 @@ def _create(path: Path) -> int:
     """Return the descriptor of a new locked file; it gets its name only when it is locked."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     hidden = path.with_suffix(NEW_SUFFIX)
+    hidden.unlink(missing_ok=True)  # of a try that Ctrl-C ended
     fd = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         hidden.rename(path)
     except BaseException:
-        hidden.unlink()  # so that the next try finds the name free
+        hidden.unlink(missing_ok=True)
         os.close(fd)
         raise
     return fd
