@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import sapwood
-from sapwood.core.artifacts import BudgetResult, PromptContribution, Report
+from sapwood.core.artifacts import AgentRequests, BudgetResult, PromptContribution, Report
 from sapwood.core.codec import from_record
 from sapwood.core.extensions import FAILURE_ROUTE, JOIN, RETRY
 from sapwood.core.phases import END_LINE, TITLE, resolve_manifest
@@ -231,6 +231,17 @@ def test_join_context_lists_every_child_the_failed_first(run: ContextRun) -> Non
     assert lines[0] == "children: 2, failed: 1"
     assert [line.split(" | ")[:2] for line in lines[1:]] == [["failed", "fan.two"], ["completed", "fan.one"]]
     assert max(map(len, lines)) <= 240
+
+
+def test_join_context_has_the_order_of_the_items_whoever_began_first(run: ContextRun) -> None:
+    fan = run.visit("fan", ("report", "spawned"), to=("join",))
+    dispatch = run.keys.child(fan)
+    run.add(AgentRequests(dispatch, node="fan", names=("one", "two", "three"), items=(1, 2, 3)))
+    for name in ("three", "one", "two"):
+        run.visit(f"fan.{name}", ("report", "said"), inside=dispatch)
+    (table,) = run.context("join", options=ContextOptions(join=True)).entries[1:]
+    lines = sapwood.parse_extension(table).content.split("\n")[1:]
+    assert [line.split(" | ")[1] for line in lines] == ["fan.one", "fan.two", "fan.three"]
 
 
 def test_of_each_phase_the_latest_completed_handoff_counts(run: ContextRun) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from sapwood.core import artifacts
-from sapwood.core.artifacts import BudgetResult, Report
+from sapwood.core.artifacts import AgentRequests, BudgetResult, Report
 from sapwood.core.codec import from_record
 from sapwood.core.extensions import FAILURE_ROUTE, JOIN, RETRY, Extension, ExtensionPolicy, JoinChild, join_table
 from sapwood.core.handoff import BOUNDS, Handoff, HandoffPolicy, UpstreamArtifact, assemble_ordered
@@ -232,16 +232,26 @@ def _join(reader: Reader, parent: Visit, request: ContextRequest) -> Iterator[Ex
     scopes = {visit.scope for visit in request.visits}
     latest = latest_visits(request.visits).values()
     children = [visit for visit in latest if visit != parent and _opener(visit, scopes) == parent.scope]
-    limit = request.extension_policy.max_join_line_chars
+    limit, places = request.extension_policy.max_join_line_chars, _places(reader, parent)
     rows, ended_ms = [], 0
     for c in children:
         said = _latest(reader, c, ["Report" if c.status == COMPLETED else "Log"])
         summary = "" if said is None else said.text.lstrip()[: 4 * limit]  # more than a line can show
-        rows.append(JoinChild(c.node_key, c.sequence_index, c.run_node_id, c.attempt, c.status, summary))
+        rows.append(
+            JoinChild(c.node_key, places.get(c.node_key, c.sequence_index), c.run_node_id, c.attempt, c.status, summary)
+        )
         ended_ms = ended_ms if said is None else max(ended_ms, said.key.time_ms)
     if rows:
         table = join_table(rows, limit)
         yield _extension(JOIN, parent, ended_ms, table, request.extension_policy.max_join_chars)
+
+
+def _places(reader: Reader, parent: Visit) -> dict[str, int]:
+    """Return the place of each child in the fan-out; who began first is chance."""
+    found = [] if parent.scope is None else map(from_record, reader.load_kinds(parent.scope, [AgentRequests.__name__]))
+    own = [one for one in found if isinstance(one, AgentRequests) and one.key.parent == parent.scope]
+    names = [name for one in own if isinstance(one.names, tuple) for name in one.names]
+    return {f"{parent.node_key}.{name}": place for place, name in enumerate(names)}
 
 
 def _opener(visit: Visit, scopes: Container[ArtifactKey | None]) -> ArtifactKey | None:
