@@ -101,10 +101,19 @@ def test_it_rebuilds_every_prompt_of_the_golden_run(reader: dict[str, Any]) -> N
         assert reader["prompt_text"](rendered, contributions) == prompt["content"]
 
 
-@pytest.mark.parametrize("name", ["report-v1.txt", "report-v1-cut.txt"])
-def test_it_reads_the_golden_context_entries(reader: dict[str, Any], name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "parse"),
+    [
+        ("report-v1.txt", sapwood.parse_envelope),
+        ("report-v1-cut.txt", sapwood.parse_envelope),
+        ("join_context_v1.txt", sapwood.parse_extension),
+        ("failure_route_context_v1.txt", sapwood.parse_extension),
+        ("retry_context_v1-cut.txt", sapwood.parse_extension),
+    ],
+)
+def test_it_reads_the_golden_context_entries(reader: dict[str, Any], name: str, parse: Any) -> None:
     text = (GOLDEN / "context" / name).read_bytes().decode()
-    read, ours = reader["read_entry"](text), sapwood.parse_envelope(text)
+    read, ours = reader["read_entry"](text), parse(text)
     shown = {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in asdict(ours).items()
     }

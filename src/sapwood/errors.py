@@ -166,7 +166,7 @@ class InvalidText(InvalidInput):
 
 class NotCanonical(InvalidInput):
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"no canonical JSON for the value at {path}: {why}")
+        super().__init__(f"no canonical JSON for the value at {_middle_cut(path)}: {why}")
         self.path = path
         self.why = why
 
@@ -507,6 +507,11 @@ def _rebuilt(cls: type[SapwoodError], message: str, facts: dict[str, Any]) -> Sa
     error = cls.__new__(cls, message)
     vars(error).update(facts)
     return error
+
+
+def _middle_cut(path: str) -> str:
+    """Return a path of which beginning and end can be read, and so what follows it too."""
+    return path if len(path) <= 300 else f"{path[:150]}…{path[-150:]}"
 
 
 def _one_line(text: str) -> str:

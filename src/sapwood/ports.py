@@ -313,8 +313,8 @@ class Templates(Protocol):
     def current(self, template_id: str) -> TemplateVersion | None:
         """Return the version that this process uses for the family; None when it has none of its own."""
 
-    def rerender(self, version: TemplateVersion, args_json: bytes) -> str:
-        """Render a stored version with stored arguments, the way an untrusted text is rendered."""
+    def rerender(self, text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None, /) -> str:
+        """Render a stored text with stored arguments, the way an untrusted text is rendered."""
 
     @property
     def renderer(self) -> tuple[str, str]:

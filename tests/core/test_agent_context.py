@@ -47,6 +47,13 @@ def test_an_unknown_field_with_the_name_of_a_metadata_field_hides_nothing() -> N
     assert "visit: 2" in request.serialize().splitlines()
 
 
+def test_unknown_fields_with_names_of_ours_are_all_shown() -> None:
+    unknown = {"kind": "K", "metadata": 5, "status": "s", "new": 1}
+    shown = AgentRequests(KEY, node="a", names=(), unknown=unknown).serialize().splitlines()
+    assert {'kind: "AgentRequests"', 'unknown.kind: "K"', "metadata: {}", "unknown.metadata: 5"} < set(shown)
+    assert {'status: "s"', "new: 1"} < set(shown)
+
+
 @pytest.mark.parametrize("reader", ["everyone", None, ["standard"]])
 def test_an_unknown_reader_is_refused(reader: Any) -> None:
     with pytest.raises(InvalidArtifact, match="goal_resolution"):

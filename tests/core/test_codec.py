@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from msgspec import UNSET
 
-from sapwood.core.artifacts import AgentRequest, AnyArtifact, Execution, Note, Report, ToolOutput
+from sapwood.core.artifacts import AgentRequest, AnyArtifact, Execution, Input, Note, Report, ToolOutput
 from sapwood.core.canonical import canonical_json
-from sapwood.core.codec import SHAPES, from_dict, from_record, record_from_dict, to_dict, to_record
-from sapwood.core.config import execution_config
+from sapwood.core.codec import SHAPES, from_dict, from_record, read_content, record_from_dict, to_dict, to_record
+from sapwood.core.config import ExecutionConfig, execution_config
 from sapwood.core.event_artifacts import (
     EVENT_ARTIFACTS,
     EVENT_TYPES,
@@ -284,6 +284,25 @@ def test_an_event_takes_every_timestamp_of_rfc_3339(timestamp: str) -> None:
 def test_an_event_refuses_a_timestamp_that_names_no_time(timestamp: str) -> None:
     with pytest.raises(InvalidArtifact, match="expected RFC 3339"):
         PauseEvent("e", None, timestamp)
+
+
+def test_bytes_of_a_media_that_only_a_newer_version_knows_travel_as_base64() -> None:
+    record = Record(KEY, "KindOfTomorrow", b"\xff{", hash_bytes(b"\xff{"), b'{"media":"zip"}')
+    assert to_dict(record)["content"] == "/3s="
+    assert record_from_dict(to_dict(record)) == record
+    assert read_content(record) == b"\xff{"
+
+
+@pytest.mark.parametrize("kind", [Input, ExecutionConfig])
+def test_a_required_field_of_any_type_has_to_be_given(kind: type[Artifact]) -> None:
+    required = [field.name for field in msgspec.structs.fields(kind) if field.required and field.name != "key"]
+    fields: dict[str, Any] = dict.fromkeys(required)
+    fields |= {"name": "n"} if kind is Input else {"why_absent": dict.fromkeys(fields, "not needed")}
+    kind(KEY, **fields)
+    for name in fields:
+        if name != "why_absent":
+            with pytest.raises(InvalidArtifact, match=f"{kind.__name__}.{name}: not given"):
+                kind(KEY, **{**fields, name: UNSET})
 
 
 def test_a_lone_surrogate_in_a_text_is_refused() -> None:

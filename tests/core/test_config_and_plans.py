@@ -66,6 +66,7 @@ def test_what_was_given_is_kept_also_names_that_are_no_fields() -> None:
         {"policies": "strict"},
         {"why_absent": 3},
         {"why_absent": {"models": ""}},
+        {"why_absent": {"models": " "}},
         {"why_absent": {"models": None}},
     ],
 )

@@ -8,13 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from sapwood.core import reconstruct as module
-from sapwood.core.artifacts import Note, RefArtifact, RenderedPrompt
+from sapwood.core.artifacts import Note, RefArtifact
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.hashing import hash_bytes
+from sapwood.core.plans import DiscoveryLink, DiscoveryReport, PlanningTicket, Task
+from sapwood.core.rebuild import Rebuilt
 from sapwood.core.reconstruct import Reconstruction, reconstruct
 from sapwood.core.record import Record
 from sapwood.core.tree import ArtifactTree
-from sapwood.errors import UndefinedValue
+from sapwood.errors import TemplateLimit, UndefinedValue
 from tests.core.trees import RENDERER, SmallRun, plain_render
 
 RUN = SmallRun()
@@ -68,6 +70,12 @@ def change(kind: str, change_one: Callable[[Record], Record | None]) -> list[Rec
     return changed
 
 
+def with_hash(record: Record, target_hash: str) -> Record:
+    reference = from_record(record)
+    assert isinstance(reference, RefArtifact)
+    return to_record(RefArtifact(record.key, target=reference.target, role="template", target_hash=target_hash))
+
+
 def codes(records: list[Record]) -> list[str]:
     return sorted(finding.code for finding in told(records).findings)
 
@@ -84,6 +92,8 @@ def codes(records: list[Record]) -> list[str]:
         ("ToolInput", lambda record: replace(record, content=b"{"), ["unreadable"]),
         ("AgentRequest", lambda record: replace(record, content=b"[]"), ["unreadable"]),
         ("AgentRequests", lambda record: None, ["orphan"]),
+        ("RefArtifact", lambda record: with_hash(record, "0" * 64), ["template_changed"]),
+        ("RefArtifact", lambda record: with_hash(record, RUN.template.content_hash), []),
         ("ToolOutput", lambda record: replace(record, kind="ToolOutputV9"), []),
     ],
 )
@@ -111,6 +121,36 @@ def test_a_reference_that_a_prompt_has_beside_its_template_changes_nothing() -> 
     story = reconstruct(ArtifactTree([*RUN.records, see_also]), plain_render, RENDERER, shared.get)
     assert story.findings == []
     assert story.prompts[0].template_key == RUN.template.key
+
+
+def test_a_prompt_with_two_templates_is_a_finding() -> None:
+    first = next(record for record in RUN.records if record.kind == "RefArtifact")
+    second = replace(first, key=RUN.keys.child(first.key.parent or first.key))
+    assert codes(sorted([*RUN.records, second])) == ["two_templates"]
+
+
+def test_a_sub_agent_whose_dispatch_is_lost_belongs_to_the_agent_it_is_shown_under() -> None:
+    story = told([record for record in RUN.records if record.kind != "AgentRequests"])
+    assert [(agent.node, agent.parent) for agent in story.agents] == [("lead", None), ("helper", RUN.lead)]
+
+
+def test_wrong_plans_are_findings() -> None:
+    report = DiscoveryReport(
+        RUN.keys.child(RUN.lead),
+        file_references=(),
+        cross_links=(),
+        semantic_tags=(),
+        generated_queries=(),
+        diagrams=(),
+    )
+    link = DiscoveryLink(report=report.key, entry="nowhere")
+    task = Task(id="t", title="", description="", dependencies=("t",), acceptance_criteria=(), discovery_links=(link,))
+    ticket = PlanningTicket(RUN.keys.child(RUN.lead), tasks=(task,))
+    story = told(sorted([*RUN.records, to_record(report), to_record(ticket)]))
+    assert [(finding.code, finding.key) for finding in story.findings] == [
+        ("dependency_cycle", ticket.key),
+        ("unknown_entry", ticket.key),
+    ]
 
 
 def test_changed_bytes_under_an_old_hash_are_found() -> None:
@@ -148,6 +188,17 @@ def test_a_renderer_that_fails_is_a_finding() -> None:
 
     story = reconstruct(ArtifactTree(RUN.records), fails, RENDERER, RUN.find_shared)
     assert [finding.code for finding in story.findings] == ["render_failed", "render_failed"]
+    story = reconstruct(ArtifactTree(RUN.records), fails, ("plain", "2"), RUN.find_shared)
+    assert [(one.code, one.is_failure) for one in story.findings] == [("renderer_changed", False)] * 2
+
+
+def test_a_prompt_that_cannot_be_rebuilt_within_the_limits_is_no_failure() -> None:
+    def stopped(text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None) -> str:
+        raise TemplateLimit("more than 1 s of processor time", template_id=template_id)
+
+    story = reconstruct(ArtifactTree(RUN.records), stopped, RENDERER, RUN.find_shared)
+    assert [(one.code, one.is_failure) for one in story.findings] == [("not_rebuilt", False)] * 2
+    assert [prompt.is_rebuilt for prompt in story.prompts] == [False, False]
 
 
 def test_an_orphan_is_told_and_is_no_failure() -> None:
@@ -159,10 +210,7 @@ def test_an_orphan_is_told_and_is_no_failure() -> None:
 
 @pytest.mark.mutant
 def test_a_comparison_that_always_agrees_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def agree(story: object, prompt: RenderedPrompt, template: object) -> str:
-        return prompt.text
-
-    monkeypatch.setattr(module._Story, "rebuild", agree)
+    monkeypatch.setattr(module, "rebuild_prompt", lambda prompt, *_: Rebuilt(prompt.text, None, ()))
     with pytest.raises(AssertionError):
         test_what_is_broken_is_a_finding(
             "RenderedPrompt", lambda record: replace(record, content=b"x"), ["prompt_mismatch"]

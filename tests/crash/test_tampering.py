@@ -17,10 +17,10 @@ import pytest
 
 from sapwood import ArtifactKey
 from sapwood.app import open_store
+from sapwood.core import rebuild as rebuild_module
 from sapwood.core.seal import summarise
 from sapwood.errors import NotFound
 from sapwood.ports import Outline
-from sapwood.runtime import verify as verify_module
 from sapwood.storage.rows import chunk_hashes, compress, end_of_subtree, join, row_crc, run_crc
 from sapwood.storage.sqlite_damage import RUN_ROW
 from tests.crash.full_store import TEMPLATE, build_store, copy_store
@@ -352,5 +352,5 @@ def test_without_the_comparison_of_hashes_a_plain_edit_is_not_found(
 
             return Anything()
 
-    monkeypatch.setattr(verify_module, "sha256", Agrees)
+    monkeypatch.setattr(rebuild_module, "sha256", Agrees)
     assert not is_found(path, run, head)

@@ -31,7 +31,6 @@ from sapwood.runtime.spool import is_owner_alive
 from sapwood.runtime.start import open_run
 from sapwood.runtime.world import World
 from sapwood.storage.sqlite import SqliteStore
-from sapwood.storage.templates import to_version
 
 Answer = Callable[[str, ProviderRunOptions], ProviderResult]
 
@@ -82,8 +81,8 @@ class Templates:
     def current(self, template_id: str) -> TemplateVersion | None:
         return self.register(template_id, template_id.rpartition(".")[2])
 
-    def rerender(self, version: TemplateVersion, args_json: bytes) -> str:
-        return version.text
+    def rerender(self, text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None, /) -> str:
+        return text
 
 
 async def run_command(node: CommandNode, _folder: str) -> tuple[int, str]:
@@ -99,7 +98,7 @@ def open_world(path: Path) -> Store:
     keys = KeyFactory()
     recorder = Recorder(artifacts, folder, keys.segment())
     alive = partial(is_owner_alive, folder)
-    return Store(artifacts, recorder, Templates(artifacts), keys, now_ms, alive, to_version)
+    return Store(artifacts, recorder, Templates(artifacts), keys, now_ms, alive)
 
 
 def make_executor(store: Store, provider: ports.Provider, **more: Any) -> Executor:

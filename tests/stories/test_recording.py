@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace as Templated
 from typing import Any, get_origin
 
 import msgspec
@@ -25,10 +26,13 @@ from sapwood.core.artifacts import (
     PromptContribution,
     RefArtifact,
     RenderedPrompt,
+    Seal,
 )
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.config import execution_config
 from sapwood.core.event_artifacts import EVENT_TYPES
+from sapwood.core.kind import Artifact
+from sapwood.core.plans import DiscoveryLink, DiscoveryReport, GeneratedQuery, PlanningTicket, Task
 from sapwood.core.record import Record
 from sapwood.core.tree import REQUIRED_GROUPS as GROUPS
 from sapwood.runtime.run import Run
@@ -462,6 +466,133 @@ def test_what_is_said_of_a_prompt_is_kept_with_its_text(store: Store) -> None:
     assert store.verify(run.key).findings == ()
 
 
+def test_a_prompt_can_be_given_to_whatever_takes_text(store: Store) -> None:
+    store.templates.register(TEMPLATE, "Find bugs.")
+    store.templates.register("tpl.agent.again", "Again: {{ before }}", variables=["before"])
+    with store.record() as run, run.agent("discovery") as agent:
+        prompt = agent.prompt(TEMPLATE)
+        added = sapwood.Contribution("before", prompt)
+        again = agent.prompt("tpl.agent.again", {"before": prompt}, contributions=[added])
+        agent.tool_call("model", input={"prompt": prompt}, output=[prompt])
+        agent.report(prompt)
+        agent.result(prompt)
+    assert again == "Again: Find bugs.\n\nFind bugs."
+    contents = [record.content for record in records(store, run.key) if b"Find bugs." in record.content]
+    assert {b"Find bugs.", b'{"prompt":"Find bugs."}', b'["Find bugs."]'} < set(contents)
+    assert store.verify(run.key).findings == ()
+
+
+def test_a_result_that_could_not_be_recorded_is_refused_where_it_is_given(store: Store) -> None:
+    with store.record() as run, run.agent("a") as agent:
+        agent.result({"fine": 1})
+        with pytest.raises(sapwood.NotCanonical):
+            agent.result(b"x")
+    (result,) = [record.content for record in records(store, run.key) if record.kind == "AgentResult"]
+    assert result == b'{"result":{"fine":1},"status":"completed"}'
+    assert status(store, run) == "completed"
+
+
+def note(key: sapwood.ArtifactKey, text: str) -> Note:
+    return Note(key, text=text, content_type="text")
+
+
+def foreign(key: sapwood.ArtifactKey, **changes: Any) -> Record:
+    fields = {"kind": "ToolInput", "content": b"{}", "metadata": b"{}", **changes}
+    return Record(key=key, content_hash=sapwood.hash_bytes(fields["content"]), **fields)
+
+
+def test_of_two_artifacts_added_under_one_key_the_first_stays(store: Store) -> None:
+    with store.record() as run, run.agent("a") as agent:
+        key = agent.child_key()
+        agent.add(note(key, "first"))
+        for again in (agent.add, store.publish):
+            with pytest.raises(sapwood.DuplicateKey):
+                again(note(key, "second"))
+        agent.flush()
+        with pytest.raises(sapwood.DuplicateKey):
+            agent.add(note(key, "third"))
+        assert agent.report("the key of a report") != key
+        with pytest.raises(sapwood.DuplicateKey):
+            agent.add(note(agent.report("pending"), "in its place"))
+    assert [record.content for record in records(store, key)] == [b"first"]
+
+
+def test_what_is_added_belongs_to_the_run_refers_to_what_is_stored_and_is_no_seal(store: Store) -> None:
+    with store.record() as run, run.agent("a") as agent:
+        wrong: list[tuple[type[Exception], Artifact]] = [
+            (sapwood.InvalidArtifact, note(store.keys.root(), "of no run")),
+            (sapwood.DanglingReference, RefArtifact(agent.child_key(), target=store.keys.root(), role="see")),
+            (sapwood.InvalidArtifact, Seal(run.child_key(), status="completed", head="x", counts={})),
+            (sapwood.InvalidArtifact, ticket(agent.child_key(), "a", ("a",))),
+            (sapwood.InvalidArtifact, discovery(agent.child_key(), "one", "one")),
+        ]
+        for error, artifact in wrong:
+            with pytest.raises(error):
+                run.add(artifact)
+    assert status(store, run) == "completed"
+    assert store.verify(run.key).findings == ()
+
+
+def ticket(key: sapwood.ArtifactKey, task: str, needs: tuple[str, ...] = (), *links: DiscoveryLink) -> PlanningTicket:
+    about: dict[str, Any] = {"title": "t", "description": "d", "acceptance_criteria": (), "discovery_links": links}
+    return PlanningTicket(key, tasks=(Task(id=task, dependencies=needs, **about),))
+
+
+def discovery(key: sapwood.ArtifactKey, *ids: str) -> DiscoveryReport:
+    queries = tuple(GeneratedQuery(id=name, text="q") for name in ids)
+    nothing: dict[str, Any] = {"file_references": (), "cross_links": (), "semantic_tags": (), "diagrams": ()}
+    return DiscoveryReport(key, generated_queries=queries, **nothing)
+
+
+@pytest.mark.parametrize(("entry", "ended"), [("q1", "completed"), ("q2", "failed")])
+def test_a_link_of_a_ticket_resolves_before_the_run_completes(store: Store, entry: str, ended: str) -> None:
+    run = store.record()
+    with run.agent("plan") as agent:
+        report = agent.child_key()
+        agent.add(ticket(agent.child_key(), "a", (), DiscoveryLink(report=report, entry=entry)))
+        agent.add(discovery(report, "q1"))
+    if ended == "failed":
+        with pytest.raises(sapwood.IncompleteRun, match="links to 'q2'"), run:
+            pass
+    else:
+        run.complete()
+    assert status(store, run) == ended
+
+
+WRONG_RECORDS: dict[str, Callable[[sapwood.ArtifactKey], Any]] = {
+    "names out of order": lambda key: foreign(key, content=b'{"b":1,"a":2}'),
+    "white space": lambda key: foreign(key, content=b'{"a": 1}'),
+    "a float like an integer": lambda key: foreign(key, content=b"[1.0]"),
+    "no JSON": lambda key: foreign(key, content=b"nope"),
+    "beyond a double": lambda key: foreign(key, content=b"1e400"),
+    "metadata out of order": lambda key: foreign(key, metadata=b'{"z":1,"y":2}'),
+    "metadata that is no object": lambda key: foreign(key, metadata=b"[]"),
+    "another media": lambda key: foreign(key, metadata=b'{"media":"zip"}'),
+    "no kind": lambda key: foreign(key, kind=""),
+    "a kind of two lines": lambda key: foreign(key, kind="a\nb"),
+    "a surrogate": lambda key: foreign(key, kind="\ud800"),
+    "a reference to nothing": lambda key: foreign(key, kind="RefArtifact"),
+    "a list as a reference": lambda key: foreign(key, kind="RefArtifact", content=b"[]"),
+    "no bytes": lambda key: Record(key, "ToolInput", "x", "", b"{}"),  # type: ignore[arg-type]
+    "no key": lambda key: Record("ak:x", "ToolInput", b"{}", sapwood.hash_bytes(b"{}"), b"{}"),  # type: ignore[arg-type]
+    "another hash": lambda key: Record(key, "ToolInput", b"{}", "0" * 64, b"{}"),
+    "nothing": lambda key: None,
+    "a seal": lambda key: foreign(key, kind="Seal", content=b'{"counts":{},"head":"","status":"failed"}'),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_RECORDS)
+def test_a_record_that_would_not_have_been_written_like_this_is_refused(store: Store, name: str) -> None:
+    with store.record() as run:
+        with pytest.raises(sapwood.SapwoodError):
+            store.publish(WRONG_RECORDS[name](store.keys.child(run.key)))
+        store.publish(foreign(store.keys.child(run.key)))
+        later = foreign(store.keys.child(run.key), kind="OfTomorrow", content=b"\xff", metadata=b'{"media":"zip"}')
+        store.publish(later)
+    assert later in records(store, run.key)
+    assert store.verify(run.key).findings == ()
+
+
 WRONG_CALLS: dict[str, Callable[[Store, Run, Agent], Any]] = {
     "record inputs": lambda store, run, agent: store.record(inputs=5),  # type: ignore[arg-type]
     "verify": lambda store, run, agent: store.verify(5),  # type: ignore[arg-type]
@@ -476,6 +607,13 @@ WRONG_CALLS: dict[str, Callable[[Store, Run, Agent], Any]] = {
     "metadata": lambda store, run, agent: agent.prompt(TEMPLATE, metadata=[1]),  # type: ignore[arg-type]
     "filled in with a prompt": lambda store, run, agent: agent.prompt(TEMPLATE, metadata={"renderer": "mine"}),
     "filled in": lambda store, run, agent: agent.note("x", artifact_id=9),
+    "head": lambda store, run, agent: store.verify(run.key, head=5),  # type: ignore[arg-type]
+    "limit": lambda store, run, agent: store.runs(limit="x"),  # type: ignore[arg-type]
+    "status": lambda store, run, agent: store.runs(status="bogus"),
+    "listener": lambda store, run, agent: store.subscribe(5),  # type: ignore[arg-type]
+    "fields of a result": lambda store, run, agent: agent.result(outcame="fine"),
+    "fields of a request": lambda store, run, agent: run.agent("x", atempt=3),
+    "id of a template": lambda store, run, agent: agent.prompt(Templated(template_id="tpl.a.b")),
 }
 
 
@@ -502,7 +640,7 @@ def test_verify_reads_on_after_a_contribution_of_nobody(store: Store) -> None:
         agent.add(PromptContribution(store.keys.child(prompt.key), text="x", contributor="", order=1, slot="prompt"))
         agent.report("done")
     verification = store.verify(run.key)
-    assert [(finding.code, finding.key) for finding in verification.findings] == [("prompt_mismatch", prompt.key)]
+    assert [(finding.code, finding.key) for finding in verification.findings] == [("render_failed", prompt.key)]
     assert verification.artifacts == len(records(store, run.key))
 
 

@@ -122,7 +122,7 @@ def test_a_render_carries_all_that_is_recorded(registry: TemplateRegistry) -> No
     version = registry.register("tpl.a.b", "{{ b }}{{ a }}", ["a", "b"])
     rendered = registry.render("tpl.a.b", {"b": 1.0, "a": "x"})
     assert rendered == (version, b'{"a":"x","b":1}', "1x", *registry.renderer)
-    assert registry.rerender(version, rendered.args_json) == rendered.text
+    assert registry.rerender(version.text, rendered.args_json, ("a", "b"), "tpl.a.b") == rendered.text
     assert rendered.renderer == "sapwood-jinja"
     assert "jinja-3" in rendered.renderer_version
 

@@ -17,7 +17,6 @@ from sapwood.runtime.recorder import Recorder
 from sapwood.runtime.recovery import recover
 from sapwood.runtime.session import Store
 from sapwood.runtime.spool import is_owner_alive
-from sapwood.storage.templates import to_version
 from sapwood.templates.files import Loaded, load_files, packaged_text, standard_roots
 from sapwood.templates.refusals import record_refusal, record_refusals
 from sapwood.templates.registry import TemplateRegistry
@@ -87,4 +86,4 @@ def _store(artifacts: ArtifactStore, folder: Path | None, keys: KeyFactory, cloc
     on_refusal = partial(record_refusal, artifacts, keys)
     templates = TemplateRegistry(artifacts, keys=keys, clock=clock, packaged=packaged_text, on_refusal=on_refusal)
     is_alive = (lambda _owner: True) if folder is None else partial(is_owner_alive, folder)
-    return Store(artifacts, recorder, templates, keys, clock, is_alive, to_version)
+    return Store(artifacts, recorder, templates, keys, clock, is_alive)

@@ -46,10 +46,12 @@ class AgentModel(Artifact, frozen=True):
         """Return what this reader needs, as one `name: JSON` line for each field that was given."""
         if not isinstance(for_, str) or for_ not in SHOWN:
             raise InvalidArtifact(f"{self.kind}.serialize", f"for_ is {for_!r}; expected one of {', '.join(SHOWN)}")
-        fields = {**self.unknown, **given(self, _fields(type(self)), {})}
+        fields = given(self, _fields(type(self)), {})
         names = SHOWN[for_]
         if names is None:
             fields.update(kind=self.kind, metadata=self.metadata)
+            unknown = {f"unknown.{name}" if name in fields else name: value for name, value in self.unknown.items()}
+            fields.update(unknown)
             names = tuple(sorted(fields))
         return "\n".join(f"{name}: {canonical_json(fields[name]).decode()}" for name in names if name in fields)
 

@@ -7,6 +7,7 @@ the bytes; this module refuses what has no canonical form and rewrites the few f
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,7 +18,6 @@ from sapwood.errors import NotCanonical
 MAX_NESTING: Final = 128
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-_decode = msgspec.json.Decoder().decode
 _EXACT_BELOW = 2.0**53
 _DIGITS_AT_ONCE = 4000  # below the interpreter's limit for turning integers into text
 _HUGE = 10**_DIGITS_AT_ONCE
@@ -41,11 +41,21 @@ def read_json(data: bytes) -> Any:
         try:
             return _decode(data)
         except msgspec.ValidationError:  # an integer of more digits than the interpreter likes to read at once
-            return json.loads(data, parse_int=_read_integer, parse_constant=_refuse_constant)
+            return json.loads(data, parse_int=_read_integer, parse_float=_read_double, parse_constant=_refuse_constant)
     except (msgspec.DecodeError, ValueError) as error:
         raise NotCanonical("$", f"the bytes are no JSON: {error}") from None
     except RecursionError:
         raise NotCanonical("$", f"the bytes are JSON nested more than {MAX_NESTING} levels deep") from None
+
+
+def _read_double(text: str) -> float:
+    value = float(text)
+    if value in (math.inf, -math.inf):
+        raise ValueError(f"{text[:40]} is beyond what a double holds")
+    return value
+
+
+_decode = msgspec.json.Decoder(float_hook=_read_double).decode
 
 
 def _normal(value: Any, depth: int) -> Any:
@@ -61,6 +71,8 @@ def _normal(value: Any, depth: int) -> Any:
         return _normal_dict(value, depth + 1)
     if kind is list or kind is tuple:
         return _normal_list(value, depth + 1)
+    if isinstance(value, str):
+        return str.__str__(value)  # a text that carries more, as a recorded prompt carries its key
     raise _Refused
 
 
@@ -166,7 +178,7 @@ def _culprits(value: Any, path: str, depth: int) -> Iterator[NotCanonical]:
     elif kind is list or kind is tuple:
         for index, item in enumerate(value):
             yield from _culprits(item, f"{path}[{index}]", depth + 1)
-    elif kind is str:
+    elif isinstance(value, str):
         if not _is_unicode(value):
             yield NotCanonical(path, "a lone surrogate in the text")
     elif kind is float:

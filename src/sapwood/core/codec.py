@@ -118,6 +118,18 @@ def read_content(record: Record) -> Any:
     return _value(record.content, media, record)
 
 
+def from_foreign(record: Record) -> Artifact | UnknownArtifact:
+    """Return the typed view of a record that somebody else made; refuse bytes that we would not have written."""
+    expect(record, Record, "record", "a Record, as to_record gives it")
+    expect(record.key, ArtifactKey, "record.key", "an ArtifactKey")
+    where = f"{record.kind} {record.key}"
+    if not isinstance(record.content, bytes) or not isinstance(record.metadata, bytes):
+        raise InvalidArtifact(where, "its content and its metadata are bytes")
+    if record_from_dict(to_dict(record)) != record:
+        raise InvalidArtifact(where, "its content or its metadata is not in canonical form")
+    return from_record(record)
+
+
 def to_dict(artifact: Artifact | UnknownArtifact | Record) -> JsonObject:
     """Return the wire form: key, kind, content (JSON value, text, or base64 of bytes), content_hash, metadata."""
     record = artifact if isinstance(artifact, Record) else to_record(artifact)
@@ -127,7 +139,7 @@ def to_dict(artifact: Artifact | UnknownArtifact | Record) -> JsonObject:
     return {
         "key": record.key.text,
         "kind": record.kind,
-        "content": b64encode(content).decode() if metadata.get("media") == "bytes" else content,
+        "content": b64encode(content).decode() if isinstance(content, bytes) else content,
         "content_hash": record.content_hash,
         "metadata": metadata,
     }
@@ -145,12 +157,12 @@ def record_from_dict(data: Mapping[str, Any]) -> Record:
         raise InvalidArtifact("artifact", f"has {sorted(map(str, data))}; expected {sorted(WIRE_FIELDS)}")
     key, kind, metadata = ArtifactKey(data["key"]), data["kind"], data["metadata"]
     where = f"{kind} {key}"
-    if not isinstance(kind, str) or not kind or not isinstance(metadata, dict):
-        raise InvalidArtifact(where, "expected a kind that is text and metadata that is an object")
-    content = data["content"]
-    if metadata.get("media") == "bytes":
+    if not isinstance(kind, str) or not kind.isprintable() or not kind or not isinstance(metadata, dict):
+        raise InvalidArtifact(where, "expected a kind that is printable text and metadata that is an object")
+    content, media = data["content"], metadata.get("media")
+    if media not in (None, "text"):
         content = _unbase64(content, where)
-    content = _content(content, metadata.get("media"), where)
+    content = _content(content, media, where)
     content_hash = sha256(content).hexdigest()
     if content_hash != data["content_hash"]:
         raise InvalidArtifact(where, f"its content hashes to {content_hash}, not to its content_hash")
@@ -159,18 +171,18 @@ def record_from_dict(data: Mapping[str, Any]) -> Record:
 
 def _content(value: Any, media: Any, where: str) -> bytes:
     """Return the stored bytes of a content value."""
-    if media == "text" and isinstance(value, str):
-        return utf8(value, where)
-    if media == "bytes" and isinstance(value, bytes):
-        return value
     if media is None:
         return canonical_json(value)
+    if media == "text" and isinstance(value, str):
+        return utf8(value, where)
+    if media != "text" and isinstance(value, bytes):
+        return value
     raise InvalidArtifact(where, f"content of type {type(value).__name__} with media {media!r}")
 
 
 def _value(content: bytes, media: Any, where: str | Record) -> Any:
-    """Return the content value of stored bytes."""
-    if media == "bytes":
+    """Return the content value of stored bytes; those of a media that only a newer version knows stay bytes."""
+    if media not in (None, "text"):
         return content
     try:
         return content.decode() if media == "text" else read_json(content)

@@ -69,7 +69,7 @@ class ExecutionConfig(Artifact, frozen=True):
         reasons = {} if isinstance(self.why_absent, msgspec.UnsetType) else self.why_absent
         for name in CONFIG_FIELDS:
             reason = reasons.get(name)
-            if getattr(self, name) is None and not (isinstance(reason, str) and reason):
+            if getattr(self, name) is None and not (isinstance(reason, str) and reason.strip()):
                 raise InvalidArtifact(f"ExecutionConfig.{name}", f"null without a reason in why_absent.{name}")
 
 

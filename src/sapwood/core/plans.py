@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import UNSET, UnsetType
 
@@ -56,9 +56,8 @@ class DiscoveryReport(Artifact, frozen=True):
     diagrams: tuple[Diagram, ...]
 
     @property
-    def entry_ids(self) -> frozenset[str]:
-        entries: tuple[Entry, ...] = (*self.file_references, *self.cross_links, *self.generated_queries, *self.diagrams)
-        return frozenset(entry.id for entry in entries)
+    def entries(self) -> tuple[Entry, ...]:
+        return (*self.file_references, *self.cross_links, *self.generated_queries, *self.diagrams)
 
 
 class DiscoveryLink(Typed, frozen=True):
@@ -85,14 +84,41 @@ class PlanningTicket(Artifact, frozen=True):
     goal: str | UnsetType | None = UNSET
 
 
+def check_plan(artifact: object) -> list[Finding]:
+    """Return what is wrong with a DiscoveryReport or a PlanningTicket in itself; other kinds are not looked at."""
+    match artifact:
+        case DiscoveryReport():
+            return list(_repeated_entries(artifact))
+        case PlanningTicket():
+            return [*_wrong_tasks(artifact), *_circles(artifact)]
+    return []
+
+
 def check_ticket(ticket: PlanningTicket, reports: Mapping[ArtifactKey, DiscoveryReport]) -> list[Finding]:
     """Return what is wrong with a ticket: tasks with the same id, unknown or circular dependencies, dead links."""
-    return [*_wrong_tasks(ticket), *_circles(ticket), *_dead_links(ticket, reports)]
+    return [*check_plan(ticket), *_dead_links(ticket, reports)]
+
+
+def check_plans(artifacts: Iterable[object]) -> list[Finding]:
+    """Return what is wrong with the reports and tickets among all artifacts of a run."""
+    plans = [artifact for artifact in artifacts if isinstance(artifact, DiscoveryReport | PlanningTicket)]
+    reports = {plan.key: plan for plan in plans if isinstance(plan, DiscoveryReport)}
+    found = (check_ticket(plan, reports) if isinstance(plan, PlanningTicket) else check_plan(plan) for plan in plans)
+    return [finding for findings in found for finding in findings]
+
+
+def _repeated(ids: Iterable[str]) -> list[str]:
+    return sorted(name for name, count in Counter(ids).items() if count > 1)
+
+
+def _repeated_entries(report: DiscoveryReport) -> Iterator[Finding]:
+    for name in _repeated(entry.id for entry in report.entries):
+        yield Finding("duplicate_entry", report.key, f"two entries have the id {name!r}")
 
 
 def _wrong_tasks(ticket: PlanningTicket) -> Iterator[Finding]:
-    ids = Counter(task.id for task in ticket.tasks)
-    for name in sorted(name for name, count in ids.items() if count > 1):
+    ids = {task.id for task in ticket.tasks}
+    for name in _repeated(task.id for task in ticket.tasks):
         yield Finding("duplicate_task", ticket.key, f"two tasks have the id {name!r}")
     for task in ticket.tasks:
         for name in task.dependencies:
@@ -124,14 +150,14 @@ def _circles(ticket: PlanningTicket) -> Iterator[Finding]:
 
 
 def _dead_links(ticket: PlanningTicket, reports: Mapping[ArtifactKey, DiscoveryReport]) -> Iterator[Finding]:
+    entries = {key: {entry.id for entry in report.entries} for key, report in reports.items()}
     for task in ticket.tasks:
         for link in task.discovery_links:
-            report = reports.get(link.report)
-            if report is None:
+            if link.report not in entries:
                 yield Finding(
                     "unknown_report", ticket.key, f"task {task.id!r} links to {link.report}, no DiscoveryReport"
                 )
-            elif link.entry not in report.entry_ids:
+            elif link.entry not in entries[link.report]:
                 yield Finding(
                     "unknown_entry", ticket.key, f"task {task.id!r} links to {link.entry!r}, not in {link.report}"
                 )

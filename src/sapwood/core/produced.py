@@ -14,7 +14,7 @@ from sapwood.core.fences import parse_fences
 from sapwood.core.findings import Finding
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
-from sapwood.core.plans import DiscoveryReport, PlanningTicket, check_ticket
+from sapwood.core.plans import DiscoveryReport, PlanningTicket, check_plan, check_ticket
 from sapwood.core.shapes import take, typed
 from sapwood.errors import InvalidArtifact
 
@@ -46,11 +46,8 @@ def with_part(data: Mapping[str, Any], report: str, name: str) -> Mapping[str, A
 def read_discovery_report(data: Mapping[str, Any], key: ArtifactKey) -> DiscoveryReport:
     """Return the report in `data.discovery_report`; raise InvalidArtifact that says what is wrong."""
     report = _artifact(DiscoveryReport, key, data.get("discovery_report"), DISCOVERY)
-    entries = (*report.file_references, *report.cross_links, *report.generated_queries, *report.diagrams)
-    ids = [entry.id for entry in entries]
-    twice = sorted({name for name in ids if ids.count(name) > 1})
-    if twice:
-        raise InvalidArtifact(DISCOVERY, f"two entries have the id {twice[0]!r}")
+    for finding in check_plan(report):
+        raise InvalidArtifact(DISCOVERY, finding.message)
     return report
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from sapwood.core.expect import expect, expect_each
+from sapwood.core.hashing import utf8
 from sapwood.errors import InvalidArtifact, WrongArgument
 
 
@@ -31,6 +32,8 @@ class Contribution:
             raise InvalidArtifact("PromptContribution", f"the order of {self.name} is no integer: {self.order!r}")
         if self.slot not in ("prompt", "context"):
             raise InvalidArtifact("PromptContribution", f"the slot of {self.name} is neither prompt nor context")
+        utf8(self.name, "the name of a contributor")
+        utf8(self.text, f"what {self.name} contributed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,15 @@ stored. Whatever is broken comes back as a list of findings; nothing stops at th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import sha256
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from sapwood.core.artifacts import (
     AgentRequest,
     AgentResult,
     EventArtifact,
     OutcomeEvidence,
-    PromptArgs,
-    PromptContribution,
-    PromptTemplate,
     RefArtifact,
     RenderedPrompt,
     ToolCallArtifact,
@@ -29,19 +25,13 @@ from sapwood.core.codec import from_record
 from sapwood.core.findings import Finding
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
-from sapwood.core.prompt import Contribution, assemble_prompt, order_context, render_provider_text
+from sapwood.core.plans import check_plans
+from sapwood.core.rebuild import Find, Render, check_hashes, rebuild_prompt
 from sapwood.core.record import Record
 from sapwood.core.tree import ArtifactTree, check_orphans
-from sapwood.errors import InvalidArtifact, SapwoodError
+from sapwood.errors import InvalidArtifact
 
-FindShared = Callable[[ArtifactKey], Record | None]
 SomeArtifact = TypeVar("SomeArtifact", bound=Artifact)
-
-
-class Render(Protocol):
-    """Renders a template text with arguments given as canonical JSON."""
-
-    def __call__(self, text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None, /) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +85,7 @@ class Reconstruction:
 
 
 def reconstruct(
-    tree: ArtifactTree, render: Render, renderer: tuple[str, str], find_shared: FindShared = lambda _: None
+    tree: ArtifactTree, render: Render, renderer: tuple[str, str], find_shared: Find = lambda _: None
 ) -> Reconstruction:
     """Return what happened in `tree`.
 
@@ -118,16 +108,10 @@ def reconstruct(
             told.outcomes.append(artifact)
         elif isinstance(artifact, RefArtifact) and story.find(artifact.target) is None:
             told.findings.append(Finding("dangling_reference", key, f"{artifact.target} is not stored"))
+    told.findings.extend(check_plans(typed.values()))
     events = (typed.get(key) for key in told.timeline)
     told.events.extend(event for event in events if isinstance(event, EventArtifact))
     return told
-
-
-def check_hashes(records: Iterable[Record]) -> Iterator[Finding]:
-    """Yield a finding for every record whose content does not have its hash."""
-    for record in records:
-        if sha256(record.content).hexdigest() != record.content_hash:
-            yield Finding("hash_mismatch", record.key, f"the content of this {record.kind} is not what was hashed")
 
 
 def _readable(tree: ArtifactTree, findings: list[Finding]) -> Iterator[tuple[ArtifactKey, Artifact | UnknownArtifact]]:
@@ -159,7 +143,7 @@ class _Story:
     attribution: dict[ArtifactKey, ArtifactKey]
     render: Render
     renderer: tuple[str, str]
-    find_shared: FindShared
+    find_shared: Find
     findings: list[Finding]
 
     def find(self, key: ArtifactKey) -> Record | None:
@@ -176,7 +160,7 @@ class _Story:
             for result in results
             if isinstance(result, AgentResult) and self.attribution[result.key] == request.key
         ]
-        above = request.key.parent
+        above = self.tree.shown_under(request.key)
         parent = self.attribution.get(above) if above else None
         return Agent(request.key, request.node, request.attempt, parent, own[-1] if own else None)
 
@@ -186,62 +170,15 @@ class _Story:
         return ToolUse(call.key, self.attribution.get(call.key), call.tool, inputs, outputs)
 
     def prompt(self, prompt: RenderedPrompt) -> Prompt:
-        template = self.template_of(prompt)
-        rebuilt = self.rebuild(prompt, template) if template else None
-        if rebuilt is not None and rebuilt != prompt.text:
-            self.report_difference(prompt, rebuilt)
+        parts = (self.typed.get(record.key) for record in self.tree.children(prompt.key))
+        below = [part for part in parts if part is not None]
+        rebuilt = rebuild_prompt(prompt, below, self.find, self.render, self.renderer)
+        self.findings.extend(rebuilt.findings)
         return Prompt(
             prompt.key,
             self.attribution.get(prompt.key),
             prompt.text,
-            rebuilt,
-            template.template_id if template else None,
-            template.key if template else None,
+            rebuilt.text,
+            rebuilt.template.template_id if rebuilt.template else None,
+            rebuilt.template.key if rebuilt.template else None,
         )
-
-    def template_of(self, prompt: RenderedPrompt) -> PromptTemplate | None:
-        for reference in self.below(prompt.key, RefArtifact):
-            record = self.find(reference.target) if reference.role == "template" else None
-            if record is None or record.kind != "PromptTemplate":
-                continue
-            self.findings.extend(check_hashes([record]))
-            try:
-                template = from_record(record)
-            except InvalidArtifact as error:
-                self.findings.append(Finding("unreadable", record.key, str(error)))
-                continue
-            if isinstance(template, PromptTemplate):
-                return template
-        self.findings.append(Finding("missing_template", prompt.key, "its template version is not stored"))
-        return None
-
-    def rebuild(self, prompt: RenderedPrompt, template: PromptTemplate) -> str | None:
-        args = self.below(prompt.key, PromptArgs)
-        if len(args) != 1:
-            self.findings.append(Finding("missing_args", prompt.key, f"{len(args)} PromptArgs below it; expected one"))
-            return None
-        args_record = self.tree.find(args[0].key)
-        assert args_record is not None  # its typed view came from there
-        try:
-            output = self.render(template.text, args_record.content, template.variables, template.template_id)
-            parts = [
-                Contribution(part.contributor, part.text, part.order, part.slot)
-                for part in self.below(prompt.key, PromptContribution)
-            ]
-        except SapwoodError as error:
-            self.findings.append(Finding("render_failed", prompt.key, str(error)))
-            return None
-        return render_provider_text(assemble_prompt(output, parts), order_context(parts))
-
-    def report_difference(self, prompt: RenderedPrompt, rebuilt: str) -> None:
-        recorded = (prompt.renderer, prompt.renderer_version)
-        at = next((i for i, (a, b) in enumerate(zip(prompt.text, rebuilt, strict=False)) if a != b), -1)
-        place = f"character {at}" if at >= 0 else f"length ({len(prompt.text)} stored, {len(rebuilt)} rebuilt)"
-        if recorded != self.renderer:
-            was, now = " ".join(recorded), " ".join(self.renderer)
-            found = Finding(
-                "renderer_changed", prompt.key, f"rendered by {was}, rebuilt by {now}; differ at {place}", False
-            )
-        else:
-            found = Finding("prompt_mismatch", prompt.key, f"its parts give another text; they differ at {place}")
-        self.findings.append(found)

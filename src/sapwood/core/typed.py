@@ -33,6 +33,14 @@ class Typed(msgspec.Struct, frozen=True, kw_only=True):
                 look_inside(f"{kind.__name__}.{name}", value)
 
 
+class _AnythingGiven(frozenset[type]):
+    """Every type but that of what was not given."""
+
+    def __contains__(self, kind: object) -> bool:
+        return kind is not msgspec.UnsetType
+
+
+_ANYTHING_GIVEN = _AnythingGiven()
 Inside = Callable[[str, Any], None]
 _CHECKS: dict[type, tuple[tuple[str, frozenset[type], Inside | None], ...]] = {}
 
@@ -41,6 +49,8 @@ def _checks_of(kind: type[Typed]) -> tuple[tuple[str, frozenset[type], Inside | 
     found = []
     for field in msgspec.structs.fields(kind):
         accepted, look_inside = _accepted(field.type)
+        if accepted is None and field.required:
+            accepted = _ANYTHING_GIVEN
         if accepted is not None:
             found.append((field.name, accepted, look_inside))
     _CHECKS[kind] = tuple(found)
@@ -108,4 +118,4 @@ def _shown_type(value: object) -> str:
 
 def _names(accepted: frozenset[type]) -> str:
     names = {"None" if kind is type(None) else kind.__name__ for kind in accepted - {msgspec.UnsetType}}
-    return " or ".join(sorted(names))
+    return " or ".join(sorted(names)) or "a value, which may be None"

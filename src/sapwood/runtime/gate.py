@@ -6,15 +6,17 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-import msgspec
-
+from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.plans import check_plans
+from sapwood.core.references import target_of
 from sapwood.core.seal import MerkleHead, hash_leaf, is_seal
 from sapwood.core.tree import REQUIRED_GROUPS
-from sapwood.errors import InvalidKey
+from sapwood.errors import InvalidArtifact
 from sapwood.ports import Reader
 
-WATCHED: Final = frozenset({"Execution", "RefArtifact", "Seal", *REQUIRED_GROUPS})
+PLANS: Final = ("DiscoveryReport", "PlanningTicket")
+WATCHED: Final = frozenset({"Execution", "RefArtifact", "Seal", *PLANS, *REQUIRED_GROUPS})
 
 
 class Judgement(NamedTuple):
@@ -56,7 +58,19 @@ def judge(reader: Reader, run: ArtifactKey) -> Judgement:
         if groups[group] != 1
     ]
     problems += _dangling(reader, references.values())
+    if any(kinds[kind] for kind in PLANS):
+        problems += _wrong_plans(reader, run)
     return Judgement(tuple(problems), dict(sorted(kinds.items())), merkle.head().hex())
+
+
+def _wrong_plans(reader: Reader, run: ArtifactKey) -> list[str]:
+    plans, unreadable = [], []
+    for record in reader.load_kinds(run, PLANS):
+        try:
+            plans.append(from_record(record))
+        except InvalidArtifact as error:
+            unreadable.append(str(error))
+    return unreadable + [f"plan {finding.key}: {finding.message}" for finding in check_plans(plans)]
 
 
 def _dangling(reader: Reader, references: Iterable[ArtifactKey]) -> list[str]:
@@ -66,8 +80,8 @@ def _dangling(reader: Reader, references: Iterable[ArtifactKey]) -> list[str]:
         record = reader.find(source)
         assert record is not None  # one snapshot
         try:
-            targets.setdefault(ArtifactKey(msgspec.json.decode(record.content)["target"]), source)
-        except (ValueError, KeyError, TypeError, InvalidKey):  # decoding has several errors; all are a ValueError
+            targets.setdefault(target_of(record), source)
+        except InvalidArtifact:
             unreadable.append(f"RefArtifact {source} cannot be read")
     return unreadable + [
         f"RefArtifact {source} refers to {target}, which is not stored"

@@ -16,11 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from sapwood.core.hashing import hash_bytes
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.record import Record
+from sapwood.core.references import target_of
 from sapwood.errors import (
     DanglingReference,
     DuplicateKey,
@@ -54,6 +53,8 @@ class Recorder:
         self._spool: Spool | None = None
         self._lock = threading.RLock()
         self._records: list[Record] = []
+        self._looked_at: tuple[list[Record], int] = ([], 0)  # of which list, and how many of it, `_keys` has the keys
+        self._keys: set[ArtifactKey] = set()
         self._starts: list[RunStart] = []
         self._bytes = 0
         self._in_doubt = False  # a commit was tried and nobody knows what came of it
@@ -103,7 +104,7 @@ class Recorder:
         """Refuse references to shared artifacts that are not stored; those inside a run may come first."""
         for record in records:
             if record.kind == "RefArtifact":
-                target = ArtifactKey(msgspec.json.decode(record.content)["target"])
+                target = target_of(record)
                 if target.root != record.key.root and not self.is_stored(target):
                     raise DanglingReference(record.key.text, target.text)
 
@@ -111,7 +112,7 @@ class Recorder:
         """Tell whether a shared artifact is stored or about to be; the answer yes holds for ever."""
         if key in self._known:
             return True
-        found = bool(self.store.stored([key])) or any(record.key == key for record in self._records)
+        found = key in self._pending_keys() or bool(self.store.stored([key]))
         if found:
             self._known.add(key)
         return found
@@ -246,9 +247,18 @@ class Recorder:
             self._spool.close(keep=keep)
             self._spool = None
 
+    def _pending_keys(self) -> set[ArtifactKey]:
+        """Return the keys of what is pending, looking at each record once; most calls never ask."""
+        records, count = self._looked_at
+        if records is not self._records:
+            self._keys, count = set(), 0
+        self._keys.update(record.key for record in self._records[count:])
+        self._looked_at = (self._records, len(self._records))
+        return self._keys
+
     def _refuse_taken(self, records: Sequence[Record]) -> None:
         keys = [record.key for record in records]
-        pending = {record.key for record in self._records}
+        pending = self._pending_keys()
         taken = [key for key in keys if key in pending] or sorted(self.store.stored(keys))
         if taken or len(set(keys)) < len(keys):
             error = DuplicateKey([key.text for key in taken or keys])

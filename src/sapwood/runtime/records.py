@@ -5,7 +5,7 @@ A run makes these by the thousand, so they are written out by hand; a test compa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
@@ -14,17 +14,32 @@ from msgspec import UNSET
 
 from sapwood.core.artifacts import AgentRequest, AgentResult, EndStatus
 from sapwood.core.canonical import canonical_json
-from sapwood.core.codec import to_record
+from sapwood.core.codec import from_foreign, to_record
 from sapwood.core.event_artifacts import EVENT_ARTIFACTS, event_from_dict, event_to_dict
 from sapwood.core.events import GraphEvent
 from sapwood.core.hashing import utf8
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact, UnknownArtifact
+from sapwood.core.plans import check_plan
 from sapwood.core.prompt import Contribution
 from sapwood.core.record import Record
+from sapwood.core.seal import is_seal
 from sapwood.errors import InvalidArtifact
 from sapwood.ports import Rendered
 
 NOTHING: Final = b"{}"
+
+
+def offered_record(artifact: Artifact | UnknownArtifact | Record) -> Record:
+    """Return the record of an artifact that a caller made, checked for what its kind alone does not say."""
+    if isinstance(artifact, Record):
+        artifact = from_foreign(artifact)
+    record = to_record(artifact)
+    if is_seal(record):
+        raise InvalidArtifact(f"Seal {record.key}", "only complete(), fail() and cancel() seal a run")
+    if findings := check_plan(artifact):
+        raise InvalidArtifact(f"{record.kind} {record.key}", "; ".join(finding.message for finding in findings))
+    return record
 
 
 def json_record(key: ArtifactKey, kind: str, value: Any, metadata: bytes = NOTHING) -> Record:
@@ -33,17 +48,16 @@ def json_record(key: ArtifactKey, kind: str, value: Any, metadata: bytes = NOTHI
 
 
 def text_record(key: ArtifactKey, kind: str, text: str, metadata: dict[str, Any]) -> Record:
-    if type(text) is not str:
-        raise InvalidArtifact(f"{kind}.text", f"{type(text).__name__}; expected str")
-    content = utf8(text, f"the text of a {kind}")
+    content = utf8(checked_text(f"{kind}.text", text), f"the text of a {kind}")
     metadata["media"] = "text"
     return Record(key, kind, content, sha256(content).hexdigest(), canonical_json(metadata))
 
 
 def checked_text(where: str, value: object) -> str:
-    if type(value) is not str:
+    """Return the plain text of `value`, which may carry more, as a recorded prompt carries its key."""
+    if not isinstance(value, str):
         raise InvalidArtifact(where, f"{type(value).__name__}; expected str")
-    return value
+    return str.__str__(value)
 
 
 def request_record(
@@ -51,6 +65,7 @@ def request_record(
 ) -> Record:
     """Return the artifact that opens the scope of an agent."""
     if fields:
+        _expect_fields(AgentRequest, fields, {"node", "attempt", "request", "run_node_id"})
         request_with = AgentRequest(key, node=name, attempt=attempt, request=request, run_node_id=run_node_id, **fields)
         return to_record(request_with)
     content = {"attempt": attempt, "node": checked_text("AgentRequest.node", name)}
@@ -62,8 +77,15 @@ def request_record(
 def result_record(key: ArtifactKey, status: EndStatus, fields: Mapping[str, Any]) -> Record:
     """Return the artifact that says how an agent ended and what it gave."""
     if fields.keys() - {"result"}:
+        _expect_fields(AgentResult, fields, {"status"})
         return to_record(AgentResult(key, status=status, **fields))
     return json_record(key, "AgentResult", {**fields, "status": status})
+
+
+def _expect_fields(kind: type[Artifact], given: Mapping[str, Any], filled_in: Set[str]) -> None:
+    free = set(kind.__struct_fields__) - filled_in - {"key"}
+    for name in given.keys() - free:
+        raise InvalidArtifact(f"{kind.__name__}.{name}", f"no field to give here; expected {', '.join(sorted(free))}")
 
 
 def event_record(key: ArtifactKey, event: GraphEvent | Mapping[str, Any]) -> Record:

@@ -18,10 +18,17 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.prompt import Contribution, Contributor
 from sapwood.core.record import Record
-from sapwood.core.template import Templated
+from sapwood.core.template import Templated, TemplateId
 from sapwood.errors import InvalidArtifact, SapwoodError, ScopeEnded, WrongArgument
 from sapwood.runtime.prompts import compose
-from sapwood.runtime.records import checked_text, event_record, json_record, result_record, text_record
+from sapwood.runtime.records import (
+    checked_text,
+    event_record,
+    json_record,
+    offered_record,
+    result_record,
+    text_record,
+)
 from sapwood.runtime.shielded import shielded
 
 if TYPE_CHECKING:
@@ -52,8 +59,13 @@ class Scope:
         self._ended = False
 
     def add(self, artifact: Artifact) -> None:
-        """Record an artifact of any kind whose key was made by `child_key`."""
-        self._record([to_record(artifact)])
+        """Record an artifact of any kind whose key was made by `child_key`; one whose key is taken is refused."""
+        if self._ended:
+            raise ScopeEnded(self.key.text)
+        record = offered_record(artifact)
+        if not self._run.key.is_ancestor_of(record.key):
+            raise InvalidArtifact(f"{record.kind} {record.key}", f"not below run {self._run.key}; ask child_key()")
+        self._run.recorder.publish([record])
 
     def child_key(self) -> ArtifactKey:
         """Return a new key directly below this scope."""
@@ -118,17 +130,18 @@ class Agent(Scope):
         kept with the text.
         """
         free = _free("RenderedPrompt", metadata or {}, FILLED_IN_PROMPT)
-        if not isinstance(template, str) and not hasattr(template, "template_id"):
+        if not isinstance(template, str) and not isinstance(getattr(template, "template_id", None), TemplateId):
             raise WrongArgument("template", template, "a template id, or a template defined in code")
         try:
-            composed = compose(self._run.templates, template, args or {}, contributions, self.name)
+            composed = compose(self._run.templates, template, {} if args is None else args, contributions, self.name)
+            text = Prompt(composed.text)
+            text.key = self.child_key()
+            records = composed.records(text.key, self._run.keys.child, metadata=free)
         except SapwoodError as error:
             self._refuse(error, str.__str__(template) if isinstance(template, str) else template.template_id.text)
             raise
-        text = Prompt(composed.text)
-        text.key = self.child_key()
         self._run.recorder.know(composed.rendered.version.key)
-        self._record(composed.records(text.key, self._run.keys.child, metadata=free))
+        self._record(records)
         return text
 
     def tool_call(
@@ -176,7 +189,9 @@ class Agent(Scope):
 
     def result(self, result: Any = UNSET, **fields: Any) -> None:
         """Say what this agent gives; recorded with its status when its scope ends."""
-        self._result |= fields if result is UNSET else {"result": result, **fields}
+        said = self._result | (fields if result is UNSET else {"result": result, **fields})
+        result_record(self.key, "completed", said)  # refuses here what could not be recorded at the end
+        self._result = said
 
     def flush(self) -> None:
         """Return when everything recorded so far is committed and synced."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -22,20 +22,21 @@ from sapwood.core.codec import from_record, read_content, to_record
 from sapwood.core.config import execution_config
 from sapwood.core.expect import expect
 from sapwood.core.findings import Finding
-from sapwood.core.hashing import hash_text
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.reconstruct import Reconstruction, reconstruct
 from sapwood.core.record import Record
-from sapwood.core.template import TemplateId, TemplateVersion
 from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
-from sapwood.errors import NotFound, RunSealed, StoreDamaged
+from sapwood.errors import NotFound, RunSealed, StoreDamaged, WrongArgument
 from sapwood.ports import ArtifactStore, Clock, RunRow, RunStart, Templates
 from sapwood.runtime.collector import without_collector
 from sapwood.runtime.recorder import Listener, Recorder
+from sapwood.runtime.records import offered_record
 from sapwood.runtime.run import FIRST_IDS, Ids, Run
 from sapwood.runtime.shielded import shielded
-from sapwood.runtime.verify import Progress, Verification, Verifier, Versions
+from sapwood.runtime.verify import Progress, Verification, Verifier
+
+STATUSES: Final = ("running", "paused", "interrupted", "completed", "failed", "cancelled")
 
 
 class Store:
@@ -49,7 +50,6 @@ class Store:
         keys: KeyFactory,
         clock: Clock,
         is_alive: Callable[[str], bool],
-        to_version: Versions,
     ) -> None:
         self.artifacts = artifacts
         self.recorder = recorder
@@ -57,7 +57,6 @@ class Store:
         self.keys = keys
         self.clock = clock
         self.is_alive = is_alive
-        self._to_version = to_version
 
     def record(
         self, config: Mapping[str, Any] | None = None, inputs: Mapping[str, Any] | None = None, *, workflow: Any = UNSET
@@ -107,8 +106,7 @@ class Store:
 
     def publish(self, event: ArtifactEvent | Artifact | Record) -> None:
         """Record an artifact whose key its maker chose. Its key, its references and its run are checked first."""
-        artifact = event.artifact if isinstance(event, ArtifactEvent) else event
-        record = artifact if isinstance(artifact, Record) else to_record(artifact)
+        record = offered_record(event.artifact if isinstance(event, ArtifactEvent) else event)
         starts = []
         if record.kind == "Execution" and record.key.depth == 1:
             self.recorder.hold_run()
@@ -143,9 +141,10 @@ class Store:
     ) -> Verification:
         """Recompute everything about the store, a run, or a part of one; `head` is one that was kept somewhere else."""
         wanted = key if key is None or isinstance(key, ArtifactKey) else ArtifactKey(key)
+        expect(head, (str, type(None)), "head", "the 64 hexadecimal digits that were kept")
         try:
             with self.artifacts.read() as reader:
-                verifier = Verifier(reader, self.templates, self._to_version, progress)
+                verifier = Verifier(reader, self.templates.rerender, self.templates.renderer, progress)
                 verification = verifier.verify_store() if wanted is None else verifier.verify(wanted, head)
         except StoreDamaged as error:  # worse than a wrong row: the file cannot be read to its end
             return Verification(wanted, 0, "", (Finding("damaged", wanted, f"reading stopped: {error.why}"),))
@@ -165,20 +164,16 @@ class Store:
         """Return what happened, from the tree alone, every prompt rebuilt from its parts."""
         tree = self.load(key)
         top = key if isinstance(key, ArtifactKey) else ArtifactKey(key)
-
-        def render(text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None, /) -> str:
-            family = TemplateId(template_id or "tpl.unknown.template")
-            version = TemplateVersion(self.keys.root(), family, text, hash_text(text), variables, 0)
-            return self.templates.rerender(version, args_json)
-
         with self.artifacts.read() as reader:
-            told = reconstruct(tree, render, self.templates.renderer, reader.find)
+            told = reconstruct(tree, self.templates.rerender, self.templates.renderer, reader.find)
             if top.parent is not None and reader.find(top.parent) is not None:  # above the part that was asked for
                 told.findings[:] = [one for one in told.findings if (one.code, one.key) != ("orphan", top)]
         return told
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with the records of each recording call; returns the way out."""
+        if not callable(listener):
+            raise WrongArgument("listener", listener, "a function of the records")
         return self.recorder.subscribe(listener)
 
     def evidence(
@@ -199,6 +194,9 @@ class Store:
         self, *, before: ArtifactKey | None = None, limit: int | None = None, status: str | None = None
     ) -> list[RunRow]:
         """Return the runs newest first; an open one may be `paused`, or `interrupted` when its owner is gone."""
+        expect(limit, (int, type(None)), "limit", "how many")
+        if status not in (None, *STATUSES):
+            raise WrongArgument("status", status, f"one of {', '.join(STATUSES)}")
         stored = "running" if status in ("interrupted", "paused") else status
         found: list[RunRow] = []
         for row in self._all_runs(before, stored):

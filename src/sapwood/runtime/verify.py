@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Final, NamedTuple
 
-from msgspec import UNSET
-
-from sapwood.core.artifacts import PromptArgs, PromptContribution, RefArtifact, RenderedPrompt, Seal
-from sapwood.core.codec import from_record, to_record
+from sapwood.core.artifacts import RenderedPrompt, Seal
+from sapwood.core.codec import from_record
 from sapwood.core.findings import Finding
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
-from sapwood.core.prompt import Contribution, assemble_prompt, render_provider_text
+from sapwood.core.rebuild import Render, check_hashes, rebuild_prompt
 from sapwood.core.record import Record
 from sapwood.core.seal import check_seal, is_seal, summarise
-from sapwood.core.template import TemplateVersion
 from sapwood.errors import SapwoodError
-from sapwood.ports import Reader, Templates
+from sapwood.ports import Reader
 from sapwood.runtime.gate import judge
 
 SAID_BEFORE_THE_RESULT: Final = ("Report", "Note", "Log")
@@ -37,17 +33,16 @@ class Verification(NamedTuple):
         return not any(finding.is_failure for finding in self.findings)
 
 
-Versions = Callable[[Record], TemplateVersion]
 Progress = Callable[[int], None]
 
 
 class Verifier:
     """Goes through the records of one run, or of a part of it."""
 
-    def __init__(self, reader: Reader, templates: Templates, to_version: Versions, progress: Progress) -> None:
+    def __init__(self, reader: Reader, render: Render, renderer: tuple[str, str], progress: Progress) -> None:
         self._reader = reader
-        self._templates = templates
-        self._to_version = to_version
+        self._render = render
+        self._renderer = renderer
         self._progress = progress
         self._count = 0
         self._findings: list[Finding] = []
@@ -97,8 +92,7 @@ class Verifier:
 
     def _look_at(self, record: Record, start: ArtifactKey) -> Artifact | UnknownArtifact | None:
         key = record.key
-        if sha256(record.content).hexdigest() != record.content_hash:
-            self._found("hash_mismatch", key, f"the content of this {record.kind} is not what was hashed")
+        self._findings += check_hashes([record])
         while self._path and not self._path[-1].is_ancestor_of(key):
             self._path.pop()
         if key.depth > 1 and key != start and not self._has_parent(record):
@@ -129,33 +123,9 @@ class Verifier:
         prompt, parts, self._prompt = self._prompt, self._parts, None
         if prompt is None:
             return
-        args = [part for part in parts if isinstance(part, PromptArgs)]
-        references = [part for part in parts if isinstance(part, RefArtifact) and part.role == "template"]
-        if len(args) != 1 or len(references) != 1:
-            self._found("prompt_parts", prompt.key, "a prompt has one template reference and one set of arguments")
-            return
-        record = self._reader.find(references[0].target)
-        if record is None or record.kind != "PromptTemplate":
-            self._found("template_missing", prompt.key, f"template {references[0].target} is not stored")
-            return
-        if references[0].target_hash not in (UNSET, record.content_hash):
-            self._found("template_changed", prompt.key, f"template {record.key} is not the text that was rendered")
-        try:
-            contributions = [
-                Contribution(part.contributor, part.text, part.order, part.slot)
-                for part in parts
-                if isinstance(part, PromptContribution)
-            ]
-            output = self._templates.rerender(self._to_version(record), to_record(args[0]).content)
-        except SapwoodError as error:
-            self._found("prompt_mismatch", prompt.key, f"its parts cannot be put together: {error}")
-            return
-        ordered = sorted(contributions, key=lambda part: (part.order, part.name))
-        context = [part.text for part in ordered if part.slot == "context"]
-        if render_provider_text(assemble_prompt(output, contributions), context) != prompt.text:
-            is_same = (prompt.renderer, prompt.renderer_version) == self._templates.renderer
-            code = "prompt_mismatch" if is_same else "renderer_changed"
-            self._found(code, prompt.key, "the stored parts do not give the stored prompt", is_failure=is_same)
+        own = [part for part in parts if part.key.parent == prompt.key]
+        rebuilt = rebuild_prompt(prompt, own, self._reader.find, self._render, self._renderer)
+        self._findings += rebuilt.findings
 
     def _check_run(self, key: ArtifactKey, seal: Seal | None) -> str:
         """Check the groups, the references, the Seal and the index; return the head."""

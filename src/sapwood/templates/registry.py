@@ -139,9 +139,9 @@ class TemplateRegistry:
         text = self._rendering.render(version.text, args_json, version.variables, template_id, trusted=is_trusted)
         return Rendered(version, args_json, text, *self._rendering.renderer)
 
-    def rerender(self, version: TemplateVersion, args_json: bytes) -> str:
-        """Render a stored version with stored arguments, in the child process."""
-        return self._rendering.render(version.text, args_json, version.variables, version.template_id.text)
+    def rerender(self, text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None, /) -> str:
+        """Render a stored text with stored arguments, in the child process."""
+        return self._rendering.render(text, args_json, variables, template_id)
 
     @property
     def renderer(self) -> tuple[str, str]:

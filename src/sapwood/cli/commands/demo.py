@@ -64,7 +64,7 @@ def command(keep: str | None, as_json: bool) -> None:
                 show_record(runner.store, seen.run_key, project)
                 click.echo(f"verified  {checked.artifacts} artifacts, {len(checked.findings)} findings")
                 click.echo(f"head      {checked.head}")
-                click.echo("\nKeep the head anywhere else: it exposes any later change of the record.")
+                click.echo("\nKeep head and status anywhere else: they expose any later change of the record.")
         for finding in checked.findings:
             click.echo(f"{finding.code}  {finding.key}  {finding.message}", err=True)
         if not as_json:
