@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.core.graph import descendants, find_cycle, forward_order, reachable
+from sapwood.core.graph import descendants, find_cycle, forward_order
 
 KEYS = "abcdef"
 arrows_of = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS)), max_size=12, unique=True)
@@ -18,6 +18,11 @@ def test_a_graph_has_a_full_forward_order_or_a_cycle(arrows: list[tuple[str, str
     assert (len(order) == len(KEYS)) == (not cycle)
     assert all((a, b) in arrows for a, b in zip(cycle, cycle[1:] + cycle[:1], strict=True))
     assert all(order.index(a) < order.index(b) for a, b in arrows if a in order and b in order)
+
+
+def reachable(starts: set[str], arrows: list[tuple[str, str]]) -> set[str]:
+    further = starts | {b for a, b in arrows if a in starts}
+    return starts if further == starts else reachable(further, arrows)
 
 
 @given(arrows_of)

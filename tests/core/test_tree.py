@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from sapwood.core import tree as tree_module
 from sapwood.core.artifacts import Execution, Note, RefArtifact
 from sapwood.core.codec import to_record
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.plans import DiscoveryLink, PlanningTicket, Task
 from sapwood.core.record import Record
 from sapwood.core.tree import ArtifactTree, check_complete, check_orphans
 from sapwood.errors import DuplicateKey, NotFound
@@ -147,6 +149,15 @@ def test_references_resolve_in_the_tree_or_outside_it() -> None:
     assert codes(RUN.records, lambda _: False) == {"dangling_reference"}
     inside = to_record(RefArtifact(RUN.keys.child(RUN.lead), target=RUN.helper, role="see"))
     assert codes([*RUN.records, inside]) == set()
+
+
+def test_links_of_a_ticket_resolve_in_the_tree() -> None:
+    link = DiscoveryLink(report=RUN.keys.child(RUN.lead), entry="q")
+    about: dict[str, Any] = {"title": "", "description": "", "dependencies": (), "acceptance_criteria": ()}
+    task = Task(id="t", discovery_links=(link,), **about)
+    ticket = to_record(PlanningTicket(RUN.keys.child(RUN.lead), tasks=(task,)))
+    assert codes([*RUN.records, ticket]) == {"unknown_report"}
+    assert codes([*RUN.records, replace(ticket, content=b"{}")]) == {"unreadable"}
 
 
 def test_an_empty_tree_is_no_run() -> None:

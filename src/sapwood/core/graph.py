@@ -38,19 +38,6 @@ def descendants(order: Sequence[str], arrows: Sequence[Arrow]) -> dict[str, froz
     return reach
 
 
-def reachable(starts: Iterable[str], arrows: Sequence[Arrow]) -> set[str]:
-    """Return what can be reached from `starts`, cycles or not."""
-    seen = set(starts)
-    following = _following(seen, arrows)
-    stack = list(seen)
-    while stack:
-        for target in following.get(stack.pop(), ()):
-            if target not in seen:
-                seen.add(target)
-                stack.append(target)
-    return seen
-
-
 def find_cycle(keys: Iterable[str], arrows: Sequence[Arrow]) -> list[str]:
     """Return the keys of one cycle in the order of its arrows, or an empty list."""
     names = list(keys)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import UNSET, UnsetType
 
 from sapwood.core.findings import Finding
+from sapwood.core.graph import forward_order
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.typed import Text, Typed
@@ -129,21 +130,9 @@ def _wrong_tasks(ticket: PlanningTicket) -> Iterator[Finding]:
 
 
 def _circles(ticket: PlanningTicket) -> Iterator[Finding]:
-    """Take away tasks whose dependencies are gone until none is left to take; what remains stands in a circle."""
-    ids = {task.id for task in ticket.tasks}
-    waiting = {task.id: ids.intersection(task.dependencies) for task in ticket.tasks}
-    dependents: dict[str, list[str]] = {}
-    for name, needs in waiting.items():
-        for need in needs:
-            dependents.setdefault(need, []).append(name)
-    ready = [name for name, needs in waiting.items() if not needs]
-    while ready:
-        done = ready.pop()
-        del waiting[done]
-        for name in dependents.get(done, ()):
-            waiting[name].discard(done)
-            if not waiting[name]:
-                ready.append(name)
+    ids = dict.fromkeys(task.id for task in ticket.tasks)
+    arrows = [(need, task.id) for task in ticket.tasks for need in ids.keys() & set(task.dependencies)]
+    waiting = ids.keys() - set(forward_order(ids, arrows))
     if waiting:
         names = ", ".join(sorted(waiting))
         yield Finding("dependency_cycle", ticket.key, f"these tasks wait for each other or for a circle: {names}")

@@ -15,6 +15,7 @@ from sapwood.core.codec import from_record
 from sapwood.core.expect import expect
 from sapwood.core.findings import Finding
 from sapwood.core.keys import SEGMENT_BYTES, ArtifactKey
+from sapwood.core.plans import check_plans
 from sapwood.core.record import Record
 from sapwood.errors import DuplicateKey, InvalidArtifact, NotFound
 
@@ -140,13 +141,13 @@ class ArtifactTree:
 
 
 def check_complete(tree: ArtifactTree, is_stored: Callable[[ArtifactKey], bool] = lambda _: False) -> list[Finding]:
-    """Return why the run may not be completed: its root, its four groups, its references.
+    """Return why the run may not be completed: its root, its four groups, its references, its plans.
 
     `is_stored` tells of artifacts outside the tree, such as template versions.
     """
     if not len(tree):
         raise NotFound("the run", "the tree is empty")
-    return [*_check_root(tree), *_check_groups(tree), *_check_references(tree, is_stored)]
+    return [*_check_root(tree), *_check_groups(tree), *_check_references(tree, is_stored), *_check_plans(tree)]
 
 
 def check_orphans(tree: ArtifactTree) -> list[Finding]:
@@ -188,3 +189,13 @@ def _check_references(tree: ArtifactTree, is_stored: Callable[[ArtifactKey], boo
             yield Finding(
                 "dangling_reference", record.key, f"{reference.role} refers to {reference.target}, not stored"
             )
+
+
+def _check_plans(tree: ArtifactTree) -> Iterator[Finding]:
+    plans = []
+    for record in tree.of_kind("DiscoveryReport", "PlanningTicket"):
+        try:
+            plans.append(from_record(record))
+        except InvalidArtifact as error:
+            yield Finding("unreadable", record.key, str(error))
+    yield from check_plans(plans)
