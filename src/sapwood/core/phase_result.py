@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.lengths import shorten
-from sapwood.core.phases import PhaseHandoff
+from sapwood.core.phases import HANDOFF_FIELDS, PhaseHandoff
 
 NARRATIVE_CHARS: Final = 2000
-GIVEN: Final = ("goal", "epic_id", "verdicts", "artifacts_produced", "decisions_made", "open_risks", "narrative")
 
 
 def phase_handoff(
@@ -30,7 +29,7 @@ def phase_handoff(
     """
     own = data.get("handoff")
     source = own if isinstance(own, Mapping) else data
-    given: dict[str, Any] = {name: source[name] for name in GIVEN if source.get(name) is not None}
+    given: dict[str, Any] = {name: source[name] for name in HANDOFF_FIELDS if source.get(name) is not None}
     judged, produced = given.get("verdicts", {}), given.get("artifacts_produced", ())
     if isinstance(judged, Mapping):
         given["verdicts"] = {**(verdicts or {}), **judged}

@@ -7,17 +7,16 @@ name of one of the 37 graph events with its payload. Identity, node and time are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sapwood.core.canonical import canonical_json
+from sapwood.core.envelope import CONTENT_TYPES
 from sapwood.core.event_artifacts import event_from_dict
 from sapwood.core.events import GraphEvent
 from sapwood.core.hashing import utf8
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import DECISIONS
 from sapwood.errors import SapwoodError
-
-CONTENT_TYPES: Final = ("text", "markdown", "json", "diff")
 
 
 class Stamp(NamedTuple):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.record import Record
 from sapwood.errors import InvalidArtifact, InvalidKey
+
+EVIDENCE_ROLE: Final = "evidence_for"  # from a small run of its own to the sealed run that it says something of
 
 
 class _Reference(msgspec.Struct):

@@ -23,6 +23,7 @@ from sapwood.core.workflow import workflow_from_dict
 from sapwood.errors import InvalidHandoff, NotFound
 from sapwood.ports import Reader
 from sapwood.runtime.context import PHASE_CONTRIBUTOR, policy_values, to_upstream
+from sapwood.runtime.history import find_report
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +246,8 @@ def _reports(reader: Reader, run: ArtifactKey, wanted: list[int]) -> dict[int, R
     found = {}
     for outline in reader.outline(run, ["Report"]) if wanted else ():
         artifact_id = msgspec.json.decode(outline.metadata).get("artifact_id")
-        record = reader.find(outline.key) if artifact_id in wanted else None
-        report = None if record is None else from_record(record)
-        if isinstance(report, Report):
+        report = find_report(reader, outline.key) if artifact_id in wanted else None
+        if report is not None:
             found[artifact_id] = report
     return found
 

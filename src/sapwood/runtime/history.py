@@ -21,6 +21,7 @@ from sapwood.core.artifacts import (
     Input,
     OutcomeEvidenceArtifacts,
     PreviousTry,
+    Report,
 )
 from sapwood.core.codec import from_record
 from sapwood.core.config import ExecutionConfig
@@ -368,6 +369,13 @@ def load_artifact(reader: Reader, key: ArtifactKey, kind: type[A]) -> A:
     if not isinstance(artifact, kind):
         raise NotFound(f"{kind.__name__} {key}")
     return artifact
+
+
+def find_report(reader: Reader, key: ArtifactKey | None) -> Report | None:
+    """Return the report with this key; None when there is none."""
+    record = None if key is None else reader.find(key)
+    artifact = None if record is None else from_record(record)
+    return artifact if isinstance(artifact, Report) else None
 
 
 def _end_of(attempt: Attempt) -> str:

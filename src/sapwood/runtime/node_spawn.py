@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from sapwood.core.artifacts import AgentResult, Report
-from sapwood.core.codec import from_record
+from sapwood.core.artifacts import AgentResult
 from sapwood.core.extensions import JoinChild, join_table
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import SpawnNode
 from sapwood.errors import SpawnRefused
 from sapwood.ports import Reader
-from sapwood.runtime.history import Attempt
+from sapwood.runtime.history import Attempt, find_report
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.opening import opening_of
 from sapwood.runtime.world import Done, Work
@@ -57,8 +56,7 @@ def _end(result: AgentResult) -> dict[str, Any]:
 
 def _summary(reader: Reader, attempt: Attempt) -> str:
     """Return the beginning of what the child handed on, or why it failed."""
-    record = None if attempt.report_key is None else reader.find(attempt.report_key)
-    report = None if record is None else from_record(record)
-    if isinstance(report, Report):
+    report = find_report(reader, attempt.report_key)
+    if report is not None:
         return report.text[: 4 * LINE_CHARS]
     return str(attempt.result.error or "") if attempt.result is not None else ""

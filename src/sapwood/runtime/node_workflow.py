@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from sapwood.core.artifacts import Report
-from sapwood.core.codec import from_record
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import WorkflowNode
 from sapwood.errors import SpawnRefused
-from sapwood.runtime.history import Attempt, Level
+from sapwood.runtime.history import Attempt, Level, find_report
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.opening import opening_of
 from sapwood.runtime.world import Done, Work
@@ -29,12 +27,8 @@ def _end(node: WorkflowNode, work: Work, level: Level, journal: Journal) -> Done
         where = ", ".join(f"{key} ({why})" for key, why in level.progress.state.endings)
         return Done(ProviderResult(), error=f"workflow {node.workflow} failed at {where}")
     last = _last(work, level)
-    reports = []
     with journal.world.store.artifacts.read() as reader:
-        for attempt in last:
-            record = None if attempt.report_key is None else reader.find(attempt.report_key)
-            report = None if record is None else from_record(record)
-            reports.append(report if isinstance(report, Report) else None)
+        reports = [find_report(reader, attempt.report_key) for attempt in last]
     if len(last) == 1 and last[0].result is not None and reports[0] is not None:
         end, report = last[0].result, reports[0]
         data = end.result if isinstance(end.result, dict) else {}

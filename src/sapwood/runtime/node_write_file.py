@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from sapwood.core.artifacts import Report
-from sapwood.core.codec import from_record
 from sapwood.core.provider import ProviderResult
 from sapwood.core.substitution import substitute_text
 from sapwood.core.workflow import WriteFileNode
 from sapwood.errors import NotFound
+from sapwood.runtime.history import find_report
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.world import Done, Work
 
@@ -25,8 +25,7 @@ def _latest_report(source: str, work: Work, journal: Journal) -> Report:
     """Return the report of the node's latest attempt that has one."""
     keys = [one.report_key for one in work.history.attempts_here(source) if one.report_key is not None]
     with journal.world.store.artifacts.read() as reader:
-        record = reader.find(keys[-1]) if keys else None
-    report = None if record is None else from_record(record)
-    if not isinstance(report, Report):
+        report = find_report(reader, keys[-1] if keys else None)
+    if report is None:
         raise NotFound(f"a report of node {source}", "it has not ended with one; nothing is written")
     return report

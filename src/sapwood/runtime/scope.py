@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from sapwood.core.artifacts import ValidationError
 from sapwood.core.codec import to_record
+from sapwood.core.envelope import CONTENT_TYPES
 from sapwood.core.events import GraphEvent
 from sapwood.core.expect import expect
 from sapwood.core.instants import instant_of_ms
@@ -34,7 +35,6 @@ from sapwood.runtime.shielded import shielded
 if TYPE_CHECKING:
     from sapwood.runtime.run import Run
 
-CONTENT_TYPES: Final = ("text", "markdown", "json", "diff")
 FILLED_IN: Final = frozenset({"artifact_id", "attempt", "created_at", "media", "node_key", "run_node_id"})
 FILLED_IN_PROMPT: Final = frozenset({"media", "part", "renderer", "renderer_version", "template_id"})
 

@@ -26,6 +26,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.reconstruct import Reconstruction, reconstruct
 from sapwood.core.record import Record
+from sapwood.core.references import EVIDENCE_ROLE
 from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
 from sapwood.errors import NotFound, RunSealed, StoreDamaged, WrongArgument
 from sapwood.ports import ArtifactStore, Clock, RunRow, RunStart, Templates
@@ -186,7 +187,7 @@ class Store:
                 raise NotFound(f"run {about}", "sapwood runs lists them")
         with self.record(config={}, inputs={}) as run:
             key = run.keys.child(run.groups["InputArtifacts"])
-            run.add(RefArtifact(key, target=about, role="evidence_for"))
+            run.add(RefArtifact(key, target=about, role=EVIDENCE_ROLE))
             run.outcome(name, passed=passed, evidence=evidence)
         return run.key
 

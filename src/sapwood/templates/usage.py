@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from sapwood.core.artifacts import OutcomeEvidence, RefArtifact
 from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.references import EVIDENCE_ROLE
 from sapwood.ports import Reader
 
-EVIDENCE_ROLE: Final = "evidence_for"
 """The role in which evidence that came after the Seal refers to its run."""
 
 
