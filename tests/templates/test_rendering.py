@@ -173,7 +173,8 @@ except locale.Error: pass
 args = {"d": {"zeta": 1, "ä": [1.5, 2e-7, True, None], "a": {"y": 1, "x": 2}}, "words": ["b", "É", "a", "b"], "n": 1234567.891}
 text = '''{{ d }}{% for k, v in d.items() %}{{ k }}={{ v|tojson }};{% endfor %}
 {{ words|unique|sort }}{{ words|groupby(0) }}{{ words|map("upper")|join(",") }}{{ "{:,.2f}".format(n) }}{{ n|round(1) }}
-{{ d|dictsort }}{{ "%.3f"|format(n) }}{{ n|filesizeformat }}{{ d|pprint }}{{ words|join(" ")|title|wordwrap(3) }}'''
+{{ d|dictsort }}{{ "%.3f"|format(n) }}{{ n|filesizeformat }}{{ d|pprint }}{{ words|join(" ")|title|wordwrap(3) }}
+{{ {(1,): 1, ("a",): 2, (none,): 3, (2.5,): 4, ("b",): 5, ((),): 6, (n,): 7, (words[0], n): 8}|pprint }}'''
 for trusted in (True, False):
     sys.stdout.buffer.write(sapwood.render_template(text, args, variables=args, trusted=trusted).encode())
 """
@@ -194,6 +195,13 @@ def test_another_process_hash_seed_locale_and_timezone_give_the_same_bytes() -> 
         outputs.add(done.stdout)
     assert len(outputs) == 1
     assert len(outputs.pop()) > 400
+
+
+@both
+def test_keys_that_have_no_order_are_laid_out_as_they_stand(trusted: bool) -> None:
+    text = "{{ {(1,): 1, ('a',): 2, (none,): 3, ('b',): 5}|pprint }}{{ {'b': 1, 'a': 2}|pprint }}{{ d|pprint }}"
+    rendered = sapwood.render_template(text, {"d": {"z": 1, "y": [1]}}, variables=["d"], trusted=trusted)
+    assert rendered == "{(1,): 1, ('a',): 2, (None,): 3, ('b',): 5}{'b': 1, 'a': 2}{'y': [1], 'z': 1}"
 
 
 @pytest.mark.mutant

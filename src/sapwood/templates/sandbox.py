@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from itertools import islice
+from pprint import pformat
 from types import NoneType
 from typing import Any, Final, NoReturn
 
@@ -144,7 +145,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         )
         self.max_output_chars = max_output_chars
         self.concat = self._bounded_concat  # type: ignore[method-assign]
-        self.filters = {name: _listing(JINJA_FILTERS[name]) for name in FILTERS}
+        self.filters = {name: _listing(JINJA_FILTERS[name]) for name in FILTERS} | {"pprint": _pretty}
         self.tests = {name: JINJA_TESTS[name] for name in TESTS} | {"sameas": _is_same}
         self.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": _not_json}
         self.globals = {"range": _Method(safe_range), "dict": _Method(dict)}
@@ -237,6 +238,11 @@ def _listing(function: Callable[..., Any]) -> Callable[..., Any]:
         return list(result) if isinstance(result, Iterator) else result
 
     return listed
+
+
+def _pretty(value: Any) -> str:
+    """Return a value laid out over lines, its keys in their order: keys that have none, pprint sorts by address."""
+    return pformat(value, sort_dicts=False)
 
 
 def _not_json(value: Any) -> NoReturn:
