@@ -11,7 +11,7 @@ import pytest
 import sapwood
 from sapwood.core.template import RESERVED_PREFIXES
 from sapwood.storage.memory import MemoryStore
-from sapwood.templates.files import BUILTIN, Loaded, Origin, Root, load_files, standard_roots
+from sapwood.templates.files import BUILTIN, Loaded, Origin, Root, load_files, packaged_text, standard_roots
 from sapwood.templates.refusals import list_refusals, record_refusals
 from sapwood.templates.registry import TemplateRegistry
 from sapwood.templates.render import Renderer
@@ -106,8 +106,9 @@ def test_any_other_pair_that_differs_is_an_error_naming_both(tmp_path: Path, one
     for refused in loaded.refused:
         assert isinstance(refused.error, sapwood.TemplateConflict)
         assert all(str(path) in str(refused.error) for path in paths)
-    with pytest.raises(sapwood.NotFound):
+    with pytest.raises(sapwood.TemplateConflict, match="keep one") as caught:
         registry.render("tpl.a.b", {})
+    assert all(str(path) in str(caught.value) for path in paths)
     assert registry.render("tpl.good.extra", {}).text == "good"
 
 
@@ -119,6 +120,60 @@ def test_a_configured_root_may_not_replace_a_packaged_template_but_may_repeat_it
     assert {refused.path.name for refused in loaded.refused} == {"prompt.jinja"}
     assert len(loaded.refused) == 2
     assert all("single" in str(refused.path) for refused in loaded.refused)
+
+
+SINGLE = "agent/single/prompt.jinja"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "line"),
+    [
+        ("a\n{% if %}", sapwood.TemplateSyntax, 2),
+        ("a\n{{ b }}", sapwood.UndeclaredVariable, 2),
+        ("a\r\n", sapwood.TemplateNotStatic, 1),
+        (b"\xe9", sapwood.TemplateNotStatic, 1),
+    ],
+)
+def test_a_refused_override_is_not_answered_with_another_text(
+    tmp_path: Path, text: str | bytes, kind: type[sapwood.TemplateError], line: int
+) -> None:
+    store = MemoryStore()
+    write(tmp_path, f"templates/{SINGLE}", "mine")
+    start(store, tmp_path)
+    path = write(tmp_path, f"templates/{SINGLE}", text)
+    registry = TemplateRegistry(store, packaged=packaged_text)
+    loaded = load_files(registry, store, standard_roots(tmp_path))
+    assert loaded.replaced == []
+    assert [file.template_id for file in loaded.refused] == ["tpl.agent.single.prompt"]
+    assert all(file.static.template_id.text != "tpl.agent.single.prompt" for file in loaded.files)
+    for _ in range(2):
+        with pytest.raises(kind) as caught:
+            registry.render("tpl.agent.single.prompt", {"task": "T"})
+        assert f"its file {path} is refused" in str(caught.value)
+        assert caught.value.line == line
+    assert registry.current("tpl.agent.single.prompt") is None
+    registry.register("tpl.agent.single.prompt", "in code")
+    assert registry.render("tpl.agent.single.prompt", {}).text == "in code"
+
+
+def test_an_override_in_conflict_with_a_configured_root_is_not_answered_with_the_packaged_text(tmp_path: Path) -> None:
+    paths = [write(tmp_path, f"templates/{SINGLE}", "mine"), write(tmp_path, f"extra/{SINGLE}", "theirs")]
+    store = MemoryStore()
+    registry = TemplateRegistry(store, packaged=packaged_text)
+    loaded = load_files(registry, store, standard_roots(tmp_path, ["extra"]))
+    assert loaded.replaced == []
+    with pytest.raises(sapwood.TemplateConflict) as caught:
+        registry.render("tpl.agent.single.prompt", {"task": "T"})
+    assert all(str(path) in str(caught.value) for path in paths)
+
+
+@pytest.mark.mutant
+def test_without_the_refusal_the_packaged_text_would_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, f"templates/{SINGLE}", "{% if %}")
+    monkeypatch.setattr(TemplateRegistry, "refuse", lambda self, errors: None)
+    registry = TemplateRegistry(MemoryStore(), packaged=packaged_text)
+    load_files(registry, MemoryStore(), standard_roots(tmp_path))
+    assert "fresh T" in registry.render("tpl.agent.single.prompt", {"task": "fresh T"}).text
 
 
 BAD: list[tuple[str, str | bytes, type[Exception], int | None]] = [

@@ -7,15 +7,18 @@ import multiprocessing
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import sapwood
+from sapwood.core.template import TemplateVersion
 from sapwood.ports import ArtifactStore
 from sapwood.storage.memory import MemoryStore
 from sapwood.storage.sqlite import SqliteStore
 from sapwood.templates import registry as registry_module
-from sapwood.templates.registry import TemplateRegistry
+from sapwood.templates.registry import StaticText, TemplateRegistry
 from tests.conftest import Dose
 from tests.templates.mutate import mutated
 
@@ -150,6 +153,30 @@ def test_a_template_in_code_registers_with_its_first_use(store: ArtifactStore, r
     assert list(store.list_versions()) == [rendered.version]
     templated: sapwood.Templated = template
     assert templated.template_id.text == "tpl.code.greeting"
+
+
+def test_what_is_no_time_and_no_id_is_a_typed_error(registry: TemplateRegistry) -> None:
+    wrong: Any = "a"
+    with pytest.raises(sapwood.WrongArgument, match="argument last_updated_ms is 'a'"):
+        registry.register("tpl.a.b", "x", last_updated_ms=wrong)
+    template: Any = SimpleNamespace(template_id="tpl.a.b", text="x", variables=())
+    with pytest.raises(sapwood.WrongArgument, match="argument template_id is"):
+        registry.render(template, {})
+
+
+def test_a_render_in_code_gives_its_own_text_whatever_another_thread_registers(
+    registry: TemplateRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = registry.keep
+
+    def slow_keep(static: StaticText) -> TemplateVersion:
+        version = keep(static)
+        monkeypatch.setattr(registry, "keep", keep)
+        registry.register("tpl.a.b", "of another thread")
+        return version
+
+    monkeypatch.setattr(registry, "keep", slow_keep)
+    assert registry.render(sapwood.Template("tpl.a.b", "mine"), {}).text == "mine"
 
 
 def test_another_declaration_of_a_stored_text_is_checked_and_keeps_its_version(registry: TemplateRegistry) -> None:

@@ -171,6 +171,25 @@ def test_the_command_line_for_people(tmp_path: Path) -> None:
     assert "no templates" in run("list", "tpl.nothing")
 
 
+@pytest.mark.parametrize("texts", [{"templates": "a\n{% if %}"}, {"templates": "mine", "extra": "theirs"}])
+def test_a_refused_override_is_shown_as_refused(tmp_path: Path, texts: dict[str, str]) -> None:
+    (tmp_path / "sapwood.toml").write_text('template_roots = ["extra"]')
+    (tmp_path / "extra").mkdir()
+    for root, text in texts.items():
+        (tmp_path / root / "agent/single").mkdir(parents=True)
+        (tmp_path / root / "agent/single/prompt.jinja").write_text(text)
+    done = CliRunner().invoke(command, ["list", "--project", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert f"refused files: {len(texts)}" in done.stderr
+    (row,) = invoke(tmp_path, "list", "tpl.agent.single")["templates"]
+    assert [Path(where.split(":")[0]) for where in row["refused"]] == [
+        tmp_path / root / "agent/single/prompt.jinja" for root in texts
+    ]
+    assert "replaces" not in row
+    assert f"prompt  refused: {row['refused'][0]}" in done.stdout
+    assert "refused" not in CliRunner().invoke(command, ["list", "tpl.tool", "--project", str(tmp_path)]).stdout
+
+
 @pytest.mark.parametrize("words", [("show", "tpl.no.pe"), ("diff", "tpl.agent.single.prompt"), ("uses", "ak:nope")])
 def test_what_is_not_there_is_not_found(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = CliRunner().invoke(command, [*words, "--project", str(tmp_path)])

@@ -59,6 +59,11 @@ class RefusedFile:
     def line(self) -> int | None:
         return self.error.line if isinstance(self.error, TemplateError) else None
 
+    @property
+    def template_id(self) -> str | None:
+        """The id that the file would define; None when its name is none."""
+        return self.error.template_id if isinstance(self.error, TemplateError) else None
+
 
 @dataclass(slots=True)
 class Loaded:
@@ -88,21 +93,33 @@ def packaged_text(template_id: TemplateId) -> tuple[str, int] | None:
 def load_files(registry: TemplateRegistry, store: TemplateStore, roots: Sequence[Root]) -> Loaded:
     """Make every good file the current version of its family; only texts that the store does not have are parsed."""
     loaded = Loaded()
-    for file in _without_conflicts(_read_all(registry, roots, loaded), loaded):
-        loaded.files.append(file)
-    known = store.known_hashes(file.static.template_id for file in loaded.files)
-    for file in list(loaded.files):
-        static = file.static
-        if (static.template_id.text, static.content_hash) in known:
-            registry.adopt(static)
-            continue
+    found = list(_without_conflicts(_read_all(registry, roots, loaded), loaded))
+    known = store.known_hashes(file.static.template_id for file in found)
+    for file in found:
         try:
-            registry.keep(static)
-            loaded.created += 1
+            if (file.static.template_id.text, file.static.content_hash) in known:
+                registry.adopt(file.static)
+            else:
+                registry.keep(file.static)
+                loaded.created += 1
+            loaded.files.append(file)
         except TemplateError as error:
-            loaded.files.remove(file)
             loaded.refused.append(RefusedFile(file.path, error))
+    used = {file.static.template_id for file in loaded.files}
+    loaded.replaced = [file for file in loaded.replaced if file.static.template_id in used]
+    registry.refuse(_naming_their_file(loaded.refused))
     return loaded
+
+
+def _naming_their_file(refused: Iterable[RefusedFile]) -> Iterator[TemplateError]:
+    for file in refused:
+        error = file.error
+        if not isinstance(error, TemplateError) or error.template_id is None:
+            continue
+        cause = error.cause
+        if not isinstance(error, TemplateConflict):  # which names its files
+            cause = f"its file {file.path} is refused: {cause}; mend it, or take it away"
+        yield type(error)(cause, template_id=error.template_id, line=error.line, names=error.names)
 
 
 def _read_all(registry: TemplateRegistry, roots: Sequence[Root], loaded: Loaded) -> Iterator[TemplateFile]:
@@ -165,7 +182,10 @@ def _without_conflicts(files: Iterable[TemplateFile], loaded: Loaded) -> Iterato
     families: dict[TemplateId, list[TemplateFile]] = {}
     for file in files:
         families.setdefault(file.static.template_id, []).append(file)
+    refused = {file.template_id for file in loaded.refused}
     for template_id, rivals in families.items():
+        if template_id.text in refused:  # whoever wrote that file did not mean the others
+            continue
         if any(file.origin is Origin.PROJECT for file in rivals):
             loaded.replaced += [file for file in rivals if file.origin is Origin.PACKAGED]
             rivals = [file for file in rivals if file.origin is not Origin.PACKAGED]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
 from sapwood.clock import KeyFactory, now_ms
+from sapwood.core.expect import expect
 from sapwood.core.hashing import hash_text
 from sapwood.core.template import (
     Templated,
@@ -17,7 +19,7 @@ from sapwood.core.template import (
     declared_variables,
     static_bytes,
 )
-from sapwood.errors import InvalidInput, NotFound, TemplateCollision
+from sapwood.errors import InvalidInput, NotFound, TemplateCollision, TemplateError
 from sapwood.ports import Clock, Rendered, TemplateStore
 from sapwood.templates.rendering import Rendering, shared_rendering
 
@@ -62,6 +64,7 @@ class TemplateRegistry:
         self._on_refusal = on_refusal
         self._waiting: dict[str, StaticText] = {}  # current, and known to be stored: its version is read when needed
         self._current: dict[str, TemplateVersion] = {}
+        self._refused: dict[str, TemplateError] = {}
         self._versions: dict[tuple[str, str], TemplateVersion] = {}
 
     def register(
@@ -94,6 +97,7 @@ class TemplateRegistry:
         """Return the identity of a text that could be kept; whether it parses is asked when it is new."""
         family = template_id if isinstance(template_id, TemplateId) else TemplateId(template_id)
         static_bytes(text, family.text)
+        expect(last_updated_ms, (int, NoneType), "last_updated_ms", "milliseconds as an integer, or None")
         declared = declared_variables(text, variables, family.text)
         now = self._clock()
         updated_ms = now if last_updated_ms is None else max(0, min(last_updated_ms, now))
@@ -107,6 +111,7 @@ class TemplateRegistry:
             version = self._stored(static)
             self._versions[name, static.content_hash] = version
         self._waiting.pop(name, None)
+        self._refused.pop(name, None)
         self._current[name] = version
         return version
 
@@ -114,6 +119,10 @@ class TemplateRegistry:
         """Make a text current whose (id, hash) the store is known to have; nothing is read or parsed now."""
         self._current.pop(static.template_id.text, None)
         self._waiting[static.template_id.text] = static
+
+    def refuse(self, errors: Iterable[TemplateError]) -> None:
+        """Answer the ids of these errors with them, instead of with another text of the family."""
+        self._refused = {error.template_id: error for error in errors if error.template_id}
 
     def check(self, static: StaticText) -> None:
         """Raise the TemplateError for which this text cannot become a version."""
@@ -127,10 +136,14 @@ class TemplateRegistry:
 
     def render(self, template: str | Templated, args: Mapping[str, Any]) -> Rendered:
         """Render the family's current version; a template defined in code is registered by its first use."""
-        template_id = template if isinstance(template, str) else template.template_id.text
-        if not isinstance(template, str):
-            self.keep(self.static_text(template_id, template.text, template.variables))
-        version = self._current.get(template_id) or self.current(template_id) or self._packaged_version(template_id)
+        version: TemplateVersion | None
+        if isinstance(template, str):
+            template_id = template
+            version = self._current.get(template) or self.current(template) or self._packaged_version(template)
+        else:
+            expect(template.template_id, TemplateId, "template_id", "a TemplateId")
+            template_id = template.template_id.text
+            version = self.keep(self.static_text(template_id, template.text, template.variables))
         is_trusted = version is not None
         version = version or self._newest(TemplateId(template_id))
         if version is None:
@@ -169,8 +182,14 @@ class TemplateRegistry:
         return found if found.variables == static.variables else replace(found, variables=static.variables)
 
     def _packaged_version(self, template_id: str) -> TemplateVersion | None:
-        """Return the packaged version, unless there is none or the newest stored text of its family is another one."""
+        """Return the packaged version, unless there is none or the newest stored text of its family is another one.
+
+        Raise the error of the family's file when that was refused.
+        """
         family = TemplateId(template_id)
+        if refused := self._refused.get(template_id):
+            names = refused.names
+            raise type(refused)(refused.cause, template_id=template_id, line=refused.line, names=names)
         packaged = self._packaged(family)
         if packaged is None:
             return None

@@ -15,7 +15,7 @@ from sapwood.cli.opened import store_options
 from sapwood.cli.untrusted import one_line, print_diff, visible
 from sapwood.core.hashing import utf8
 from sapwood.core.instants import instant_of_ms
-from sapwood.core.template import TemplateVersion
+from sapwood.core.template import TemplateId, TemplateVersion
 from sapwood.settings import Settings
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def list_templates(prefix: str, errors: bool, project: str, store: str | None, a
         versions = opened.store.list_versions(prefix)
         with opened.store.read() as reader:
             times = References(reader).use_times(version.key for version in versions)
-        rows = _family_rows(versions, times, opened.loaded)
+        rows = _family_rows(prefix, versions, times, opened.loaded)
     if as_json:
         _print_json({"templates": rows, "refused": len(opened.loaded.refused)})
         return
@@ -160,8 +160,8 @@ def _uses(version: str, project: str, store: str | None) -> tuple[TemplateVersio
             return found, References(reader).uses(found.key)
 
 
-def _family_rows(versions: Sequence[TemplateVersion], times: Any, loaded: Loaded) -> list[dict[str, Any]]:
-    """Return one row a family: its file, what that replaces, and its versions."""
+def _family_rows(prefix: str, versions: Sequence[TemplateVersion], times: Any, loaded: Loaded) -> list[dict[str, Any]]:
+    """Return one row a family: its file, what that replaces or that it is refused, and its versions."""
     files = {file.static.template_id.text: file for file in loaded.files}
     replaced = {file.static.template_id.text: str(file.path) for file in loaded.replaced}
     rows: dict[str, dict[str, Any]] = {}
@@ -183,7 +183,12 @@ def _family_rows(versions: Sequence[TemplateVersion], times: Any, loaded: Loaded
                 "executions": executions,
             }
         )
-    return list(rows.values())
+    for refused in loaded.refused:
+        family = refused.template_id
+        if family and TemplateId(family).is_in_family(prefix):
+            where = f"{refused.path}:{refused.line}" if refused.line else str(refused.path)
+            rows.setdefault(family, {"id": family, "versions": []}).setdefault("refused", []).append(where)
+    return [rows[name] for name in sorted(rows)]
 
 
 def _version_row(version: TemplateVersion) -> dict[str, Any]:
@@ -236,6 +241,8 @@ def _print_tree(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         branch = _branch(branches, row["id"])
         note = f"{row['origin']}, replaces the packaged one" if "replaces" in row else row.get("origin", "")
+        if "refused" in row:
+            note = one_line(f"refused: {', '.join(row['refused'])}")
         if note:
             branch.label = Text.assemble(row["id"].rpartition(".")[2], "  ", (note, "dim"))
         for version in row["versions"]:
