@@ -18,9 +18,12 @@ from sapwood.ports import ArtifactStore
 from sapwood.storage.memory import MemoryStore
 from sapwood.storage.sqlite import SqliteStore
 from sapwood.templates import registry as registry_module
+from sapwood.templates.limits import MIB, RenderLimits
 from sapwood.templates.registry import StaticText, TemplateRegistry
+from sapwood.templates.rendering import Rendering
 from tests.conftest import Dose
 from tests.templates.mutate import mutated
+from tests.templates.test_child import BUSY
 
 NOW = 1_900_000_000_000
 
@@ -128,6 +131,29 @@ def test_a_render_carries_all_that_is_recorded(registry: TemplateRegistry) -> No
     assert registry.rerender(version.text, rendered.args_json, ("a", "b"), "tpl.a.b") == rendered.text
     assert rendered.renderer == "sapwood-jinja"
     assert "jinja-3" in rendered.renderer_version
+
+
+def test_what_was_rendered_without_limits_is_rendered_again_with_more_of_them(store: ArtifactStore) -> None:
+    rendering = Rendering(RenderLimits(cpu_s=0.1, memory_bytes=150 * MIB))
+    registry = TemplateRegistry(store, rendering=rendering)
+    slow = "{% for i in range(300) %}{% for j in range(30000) %}{% endfor %}{% endfor %}{{ a }}"
+    large = "{{ ('a' * 2 * 10 ** 8)|length }}"
+    for text in (slow, large):
+        version = registry.register("tpl.a.b", text, ["a"])
+        rendered = registry.render("tpl.a.b", {"a": 1})
+        with pytest.raises(sapwood.TemplateLimit):
+            rendering.render(text, rendered.args_json, ("a",))
+        assert registry.rerender(text, rendered.args_json, ("a",), None) == rendered.text
+    rendering.close()
+
+
+def test_a_repetition_that_takes_too_much_is_a_limit(store: ArtifactStore) -> None:
+    rendering = Rendering(RenderLimits(cpu_s=0.03))
+    registry = TemplateRegistry(store, rendering=rendering)
+    version = registry.register("tpl.a.b", BUSY)
+    with pytest.raises(sapwood.TemplateLimit, match=r"0\.3 s of processor time"):
+        registry.rerender(BUSY, b"{}", (), version.template_id.text)
+    rendering.close()
 
 
 def test_a_family_that_nobody_has_is_not_found(registry: TemplateRegistry) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 MIB: Final = 1024 * 1024
 OUT_OF_MEMORY: Final = "out of memory"
@@ -20,3 +21,7 @@ class RenderLimits(msgspec.Struct, frozen=True):
         5.0  # only a backstop: a template can wait for nothing, so it cannot stop without using the processor
     )
     memory_bytes: int = 512 * MIB
+
+    def of_a_repetition(self) -> RenderLimits:
+        """Return the limits for what has been rendered once: a trusted render had none on its time and memory."""
+        return replace(self, cpu_s=10 * self.cpu_s, wall_s=10 * self.wall_s, memory_bytes=4 * self.memory_bytes)

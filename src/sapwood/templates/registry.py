@@ -153,8 +153,8 @@ class TemplateRegistry:
         return Rendered(version, args_json, text, *self._rendering.renderer)
 
     def rerender(self, text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None, /) -> str:
-        """Render a stored text with stored arguments, in the child process."""
-        return self._rendering.render(text, args_json, variables, template_id)
+        """Render a stored text with stored arguments, in a child process that gives more time than the first one."""
+        return self._rendering.rerender(text, args_json, variables, template_id)
 
     @property
     def renderer(self) -> tuple[str, str]:

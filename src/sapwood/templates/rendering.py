@@ -37,6 +37,10 @@ class Rendering:
         renderer = self._here if trusted else self._child
         return renderer.render(text, args_json, variables, template_id)
 
+    def rerender(self, text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None = None) -> str:
+        """Return what was rendered before, in the child process; a TemplateLimit says that it takes more than that."""
+        return self._patient_child.render(text, args_json, variables, template_id)
+
     @property
     def renderer(self) -> tuple[str, str]:
         """The name and version that a RenderedPrompt records."""
@@ -45,9 +49,9 @@ class Rendering:
         return RENDERER, RENDERER_VERSION
 
     def close(self) -> None:
-        """End the child process, if one was started."""
-        if "_child" in vars(self):
-            self._child.close()
+        """End the child processes, if any were started."""
+        for name in vars(self).keys() & {"_child", "_patient_child"}:
+            getattr(self, name).close()
 
     @cached_property
     def _here(self) -> Renderer:
@@ -60,6 +64,12 @@ class Rendering:
         from sapwood.templates.process import ChildRenderer
 
         return ChildRenderer(self._limits)
+
+    @cached_property
+    def _patient_child(self) -> ChildRenderer:
+        from sapwood.templates.process import ChildRenderer
+
+        return ChildRenderer(self._limits.of_a_repetition())
 
 
 @cache  # the child process and the compiled templates are worth keeping from call to call
