@@ -15,9 +15,27 @@ from sapwood.templates import sandbox as sandbox_module
 from sapwood.templates.limits import RenderLimits
 from sapwood.templates.process import ChildRenderer
 from sapwood.templates.render import Renderer
+from sapwood.templates.sandbox import TESTS
 from tests.conftest import Dose
 
-NAMES = ["n", "xs", "s", "i", "f", "nope", "loop", "self", "caller", "range", "dict", "namespace", "cycler", "m", "x"]
+NAMES = [
+    "n",
+    "xs",
+    "s",
+    "i",
+    "f",
+    "nope",
+    "loop",
+    "self",
+    "caller",
+    "range",
+    "dict",
+    "namespace",
+    "cycler",
+    "joiner",
+    "m",
+    "x",
+]
 ATTRIBUTES = [
     "__class__",
     "__init__",
@@ -118,6 +136,12 @@ LITERALS = [
     "[]",
     "[1,'a']",
     "{'a':1}",
+    "{(1,):1,('a',):2}",
+    "namespace(a=1)",
+    "cycler('a',1)",
+    "joiner('a')",
+    "1e999",
+    "'\\d'",
     "none",
     "true",
     "''",
@@ -194,6 +218,8 @@ class Fuzzer:
             [
                 f"{{{{ {value} }}}}",
                 f"{{{{ {value} }}}}",
+                f"{{% set m = namespace(a={value}) %}}{{% set m.a = {self.value(1)} %}}{body}{{{{ m.a }}}}",
+                f"{{% set n.a %}}{body}{{% endset %}}{{{{ n.a }}}}",
                 f"{{% if {value} %}}{body}{{% else %}}{self.piece(0)}{{% endif %}}",
                 f"{{% for x in {value} %}}{body}{{{{ loop.index }}}}{{% endfor %}}",
                 f"{{% for x in {value} recursive %}}{{{{ loop(x) }}}}{body}{{% endfor %}}",
@@ -223,6 +249,8 @@ class Fuzzer:
                 f"{inner}({self.value(depth - 1)})" if self.is_wild else inner,
                 f"{inner}.{self.rng.choice(ATTRIBUTES)}({self.value(0)})",
                 f"[{inner}, {self.value(0)}]",
+                f"{inner}[{self.value(0)}:{self.value(0)}:{self.value(0)}]",
+                f"({inner} is {self.rng.choice(TESTS)})",
                 f"{{'k': {inner}}}",
                 f"({inner} if {self.value(0)})",
                 f"{inner} * {10 ** self.rng.randrange(self.powers)}",

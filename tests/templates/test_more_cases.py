@@ -58,6 +58,15 @@ ESCAPES = r"""
 {{ xs.sort() }}
 {{ n.setdefault('z', 1) }}
 {{ n.popitem() }}
+{% set ns = namespace(f='{0.__class__}'.format) %}{{ ns.f(n) }}
+{% set ns = namespace(n) %}{{ ns.__class__ }}
+{% set ns = namespace() %}{% set ns.__class__ = n %}{{ ns.__class__ }}
+{{ namespace().__init__.__globals__ }}
+{{ namespace().__getattribute__('_Namespace__attrs') }}
+{{ (cycler(n).next)()['__class__'] }}
+{{ joiner(n)().__class__ }}{{ joiner().__call__.__globals__ }}
+{{ [namespace(a=n)]|map(attribute='a.__class__')|list }}
+{{ n['items':'b'] }}
 """.strip().split("\n")
 
 BOMBS = [
@@ -86,6 +95,9 @@ BOMBS = [
     "{{ d" + "|upper" * 20_000 + " }}",
     "{{ " + "not " * 20_000 + "1 }}",
     "{{ " + "[" * 5_000 + "]" * 5_000 + " }}",
+    "{% set ns = namespace(s='a') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+    "{% set c = cycler('x' * 10**6) %}{% for i in range(99999) %}{{ c.next() }}{% endfor %}",
+    "{% set j = joiner('x' * 10**6) %}{% for i in range(99999) %}{{ j() }}{% endfor %}",
     "{% for i in [1] %}" * 100 + "{% endfor %}" * 100,
 ]
 
@@ -94,7 +106,7 @@ VARYING = [
     "{{ [1, 2]|shuffle }}",
     "{{ lipsum() }}",
     "{{ now() }}",
-    "{{ cycler(1, 2) }}",
+    "{{ joiner() }}{{ shuffle(1) }}",
     "{{ 'a'|hash }}",
     "{% trans %}x{% endtrans %}",
     "{% debug %}",

@@ -122,14 +122,20 @@ def test_sizes_have_limits(trusted: bool) -> None:
         ("a\n{% if %}", sapwood.TemplateSyntax, 2),
         ("{% macro m() %}\n{{ ''.__class__ }}\n{% endmacro %}\n{{ m() }}", sapwood.TemplateForbidden, 2),
         ("{% macro m() %}{{ m() }}{% endmacro %}\n{{ m() }}", sapwood.TemplateLimit, 1),
-        ("{{ " + "(" * 4000 + ")" * 4000 + " }}", sapwood.TemplateLimit, None),
-        ("{% if 1 %}" * 150 + "{% endif %}" * 150, sapwood.TemplateLimit, None),
+        ("{{ " + "(" * 4000 + ")" * 4000 + " }}", sapwood.TemplateLimit, 1),
+        ("a\n{{ " + "(" * 300 + "1" + ")" * 300 + " }}", sapwood.TemplateLimit, 2),
+        ("{% if 1 %}" * 150 + "{% endif %}" * 150, sapwood.TemplateLimit, 1),
+        ("a\n{{ x }}\n" + "{% if 1 %}" * 120 + "{{ 1 < 2 }}" + "{% endif %}" * 120, sapwood.TemplateLimit, 3),
+        ("a\n{{ 1" + "+1" * 5_000 + " }}", sapwood.TemplateLimit, 2),
         ("{{ 'a' + 1 }}", sapwood.TemplateFailed, 1),
         ("{{ (1e308 * 10)|int }}", sapwood.TemplateFailed, 1),
         ("{{ range(10 ** 6) }}", sapwood.TemplateLimit, 1),
         ("{{ [1]|sum(start=[]) }}", sapwood.TemplateFailed, 1),
         ("{{ '%d'|format('x') }}", sapwood.TemplateFailed, 1),
-        ("{{ " + "9" * 5000 + " }}", sapwood.TemplateFailed, None),
+        ("\n{{ " + "9" * 5000 + " }}", sapwood.TemplateLimit, 2),
+        ("\n{{ 0x" + "f" * 5000 + " }}", sapwood.TemplateLimit, 2),
+        ("\n{{ 10 ** 5000 }}", sapwood.TemplateLimit, 2),
+        ("\n{{ 'a'.encode('\\ud800') }}", sapwood.TemplateFailed, 2),
         ("{{ '{0!\n}'.format(1) }}", sapwood.TemplateFailed, 2),
         ("{{ '{0!\\ud800}'.format(1) }}", sapwood.TemplateFailed, 1),
         ("{{ {}['x' * 10 ** 6] }}", sapwood.UndefinedValue, 1),
@@ -140,7 +146,7 @@ def test_every_failure_is_one_typed_error(
 ) -> None:
     rendering = Rendering()
     with pytest.raises(kind) as caught:
-        rendering.render(text, b"{}", ("nope",), "tpl.a.b", trusted=trusted)
+        rendering.render(text, b"{}", ("nope", "x"), "tpl.a.b", trusted=trusted)
     rendering.close()
     error = caught.value
     assert (error.template_id, error.line) == ("tpl.a.b", line)
@@ -202,6 +208,21 @@ def test_keys_that_have_no_order_are_laid_out_as_they_stand(trusted: bool) -> No
     text = "{{ {(1,): 1, ('a',): 2, (none,): 3, ('b',): 5}|pprint }}{{ {'b': 1, 'a': 2}|pprint }}{{ d|pprint }}"
     rendered = sapwood.render_template(text, {"d": {"z": 1, "y": [1]}}, variables=["d"], trusted=trusted)
     assert rendered == "{(1,): 1, ('a',): 2, (None,): 3, ('b',): 5}{'b': 1, 'a': 2}{'y': [1], 'z': 1}"
+
+
+def test_what_the_environment_says_about_integers_changes_no_rendering() -> None:
+    script = """
+import sapwood
+try: print(sapwood.render_template("{{ (10 ** 4400)|string|length }}", trusted=True))
+except sapwood.TemplateLimit as error: print(error)
+print(sapwood.render_template("{{ (10 ** 4000)|string|length }}", trusted=True))
+"""
+    for digits in ("0", "640", "4300"):
+        environment = {**os.environ, "PYTHONINTMAXSTRDIGITS": digits}
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "template, line 1: an integer of more than 4300 digits has no text\n4001\n"
 
 
 @pytest.mark.mutant

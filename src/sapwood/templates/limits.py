@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 MIB: Final = 1024 * 1024
+MAX_DIGITS: Final = 4300  # of an integer that becomes text: Python's own limit, unless the environment sets another
 OUT_OF_MEMORY: Final = "out of memory"
 """The cause of the error for it: the one failure that a used child may have had no part in."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator
+from math import isinf
 from typing import Final
 
 from jinja2 import nodes
@@ -17,7 +18,8 @@ _APPLIES: Final = {
     "selectattr": ("test", 1),
     "rejectattr": ("test", 1),
 }
-_CALLABLE: Final = {"range", "dict", "loop", "caller", "super"}
+_CALLABLE: Final = {"range", "dict", "namespace", "cycler", "joiner", "loop", "caller", "super"}
+_NOT_AN_ARGUMENT: Final = {"__debug__", "_loop_vars", "_block_vars"}  # of Python, and of the code that Jinja makes
 _FORBIDDEN_TAGS = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 
 
@@ -33,9 +35,19 @@ def find_mistakes(tree: nodes.Template, filters: Collection[str], tests: Collect
         if test.name not in tests:
             yield test.lineno, f"no test named {test.name!r}"
     yield from _forbidden_tags(tree)
+    yield from _values_without_text(tree)
     yield from _repeated_names(tree)
     yield from _folded_names(tree)
     yield from _called_variables(tree)
+
+
+def deepest_line(tree: nodes.Template) -> int:
+    """Return the line of what is nested most deeply."""
+    line, level = 1, list[nodes.Node]((tree,))
+    while level:
+        line = level[0].lineno or line  # an operand has none
+        level = [child for node in level for child in node.iter_child_nodes()]
+    return line
 
 
 def _named_in_text(use: nodes.Filter) -> tuple[str, str]:
@@ -60,6 +72,20 @@ def _forbidden_tags(tree: nodes.Template) -> Iterator[tuple[int, str]]:
     for node in tree.find_all(nodes.EvalContextModifier):
         if not all(isinstance(option.value, nodes.Const) for option in node.options):
             yield node.lineno, "autoescape takes true or false"
+
+
+def _values_without_text(tree: nodes.Template) -> Iterator[tuple[int, str]]:
+    """Give what Jinja reads and Python cannot be told."""
+    for node in tree.find_all((nodes.Const, nodes.Tuple, nodes.Keyword, nodes.CallBlock)):
+        match node:
+            case nodes.Const(value=float(value)) if isinf(value):
+                yield node.lineno, "a number that is too large for a float"
+            case nodes.Tuple(items=items) if any(isinstance(item, nodes.Slice) for item in items):
+                yield node.lineno, "a slice such as 1:2 stands alone between its brackets"
+            case nodes.Keyword(key=key) if key in _NOT_AN_ARGUMENT:
+                yield node.lineno, f"{key!r} cannot be the name of an argument"
+            case nodes.CallBlock(call=call) if any(argument.key == "caller" for argument in call.kwargs):
+                yield node.lineno, "'caller' is what the call block gives; it is no argument"
 
 
 def _repeated_names(tree: nodes.Template) -> Iterator[tuple[int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import jinja2
 import msgspec
@@ -23,9 +23,10 @@ from sapwood.errors import (
     UndeclaredVariable,
     UndefinedValue,
 )
-from sapwood.templates.limits import OUT_OF_MEMORY, RenderLimits
-from sapwood.templates.mistakes import find_mistakes
-from sapwood.templates.sandbox import OutputTooLong, Sandbox
+from sapwood.templates.limits import MAX_DIGITS, OUT_OF_MEMORY, RenderLimits
+from sapwood.templates.mistakes import deepest_line, find_mistakes
+from sapwood.templates.sandbox import MISSING, TOO_DEEP, OutputTooLong, Sandbox
+from sapwood.templates.syntax import OverLimit
 
 RENDERER: Final = "sapwood-jinja"
 # Our own rules, Jinja's release, and the Unicode tables behind `upper` and its kind: what could change a rendering.
@@ -55,7 +56,7 @@ class Renderer:
             raise InvalidArguments(f"cannot be read back: {error}", template_id=template_id) from None
         try:
             rendered: str = self._sandbox.concat(template.root_render_func(template.new_context(values)))
-            if len(rendered.encode()) > self._limits.output_bytes:
+            if _size_bytes(rendered) > self._limits.output_bytes:
                 raise OutputTooLong
         except Exception as error:
             raise self._typed(error, template_id, template) from None
@@ -63,16 +64,17 @@ class Renderer:
 
     def _compile(self, text: str, variables: tuple[str, ...], template_id: str | None) -> Template:
         static_bytes(text, template_id)
+        tree = None
         try:
             tree = self._sandbox.parse(text)
             for line, cause in find_mistakes(tree, self._sandbox.filters, self._sandbox.tests):
                 raise TemplateSyntax(cause, template_id=template_id, line=line)
             self._refuse_undeclared(tree, variables, template_id)
-            return self._sandbox.compiled(tree)
+            return self._sandbox.compiled(tree, variables)
         except TemplateError:
             raise
         except Exception as error:
-            raise self._typed(error, template_id, None) from None
+            raise self._typed(error, template_id, tree) from None
 
     def _refuse_undeclared(self, tree: nodes.Template, variables: tuple[str, ...], template_id: str | None) -> None:
         lines = self._sandbox.undeclared(tree)
@@ -86,10 +88,25 @@ class Renderer:
                 names=tuple(names),
             )
 
-    def _typed(self, error: Exception, template_id: str | None, template: Template | None) -> TemplateError:
+    def _typed(
+        self, error: Exception, template_id: str | None, where: Template | nodes.Template | None
+    ) -> TemplateError:
         kind, cause = _kind_and_cause(error, self._limits)
-        line = error.lineno if isinstance(error, TemplateSyntaxError) else _line(error.__traceback__, template)
+        line = None
+        if isinstance(error, TemplateSyntaxError | OverLimit):
+            line = error.lineno
+        elif isinstance(where, Template):
+            line = _line(error.__traceback__, where)
+        elif where is not None and cause == TOO_DEEP:
+            line = deepest_line(where)
         return kind(cause, template_id=template_id, line=line)
+
+
+def _size_bytes(rendered: str) -> int:
+    try:
+        return len(rendered.encode())
+    except UnicodeEncodeError:
+        raise SecurityError("the rendered text holds a lone surrogate") from None
 
 
 def _kind_and_cause(error: Exception, limits: RenderLimits) -> tuple[type[TemplateError], str]:
@@ -102,16 +119,20 @@ def _kind_and_cause(error: Exception, limits: RenderLimits) -> tuple[type[Templa
             return UndefinedValue, error.message or "a value is not defined"
         case OutputTooLong():
             return TemplateLimit, f"more than {limits.output_bytes} bytes of rendered text"
+        case OverLimit():
+            return TemplateLimit, str(error)
         case MemoryError():
             return TemplateLimit, OUT_OF_MEMORY
         case SyntaxError() if "too many" not in error.msg:  # of the Python code made from the template
             return TemplateSyntax, error.msg
         case RecursionError() | SyntaxError():  # of the parser, of a macro, or of that code
-            return TemplateLimit, "nested or recursive too deeply"
+            return TemplateLimit, TOO_DEEP
         case OverflowError() if "infinity" not in _message(error):  # a range, an index or a power out of bounds
             return TemplateLimit, _message(error)
-        case UnicodeEncodeError():
-            return TemplateForbidden, "the rendered text holds a lone surrogate"
+        case ValueError() if "integer string conversion" in _message(error):
+            return TemplateLimit, f"an integer of more than {MAX_DIGITS} digits has no text"
+        case TypeError() if MISSING in _message(error):
+            return UndefinedValue, "a value that is not defined is used"
         case _:
             return TemplateFailed, f"{type(error).__name__}: {_message(error)}"
 
@@ -123,12 +144,12 @@ def _message(error: Exception) -> str:
         return "no message"
 
 
-def _line(traceback: TracebackType | None, template: Template | None) -> int | None:
+def _line(traceback: TracebackType | None, template: Template) -> int | None:
     """Return the line of the template in which the innermost of its frames stood."""
     line = None
-    code: Any = template and template.root_render_func.__globals__
+    code = template.root_render_func.__globals__
     while traceback is not None:
-        if template is not None and traceback.tb_frame.f_globals is code:
+        if traceback.tb_frame.f_globals is code:
             line = template.get_corresponding_lineno(traceback.tb_lineno)
         traceback = traceback.tb_next
     return line

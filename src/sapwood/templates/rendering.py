@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from sapwood.core.template import argument_bytes, declared_variables, static_bytes
-from sapwood.templates.limits import RenderLimits
+from sapwood.templates.limits import MAX_DIGITS, RenderLimits
 
 if TYPE_CHECKING:
     from sapwood.templates.process import ChildRenderer
@@ -34,7 +35,8 @@ class Rendering:
         trusted: bool = False,
     ) -> str:
         """Return the rendered text."""
-        renderer = self._here if trusted else self._child
+        is_usual = sys.get_int_max_str_digits() == MAX_DIGITS  # a process with another limit has other texts
+        renderer = self._here if trusted and is_usual else self._child
         return renderer.render(text, args_json, variables, template_id)
 
     def rerender(self, text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None = None) -> str:

@@ -7,23 +7,28 @@ Nothing is computed while a template is compiled, so compiling a hostile templat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import wraps
 from itertools import islice
 from pprint import pformat
 from types import NoneType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from jinja2 import StrictUndefined, Template, Undefined, nodes, pass_context
 from jinja2.compiler import Frame
 from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS as JINJA_FILTERS
 from jinja2.idtracking import VAR_LOAD_RESOLVE
+from jinja2.lexer import Lexer
 from jinja2.meta import TrackingCodeGenerator
+from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Macro, TemplateReference
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter, safe_range
 from jinja2.tests import TESTS as JINJA_TESTS
+from jinja2.utils import Cycler, Joiner, Namespace
 from markupsafe import Markup
+
+from sapwood.templates.syntax import OverLimit, StrictCode, StrictLexer
 
 # By name, so that a new release of Jinja adds nothing by itself. Left out: random (not deterministic), attr (a second
 # way to attributes), xmlattr and urlize (HTML, and a history of holes).
@@ -44,9 +49,14 @@ TESTS: Final = (
 )
 # fmt: on
 
+FOR_MISSING: Final = frozenset({"default", "d", "defined", "undefined"})
+
 PLAIN: Final = frozenset({str, int, float, bool, NoneType, list, tuple, dict, range, Markup})
 _VIEWS: Final[tuple[type[Iterable[Any]], ...]] = (type({}.keys()), type({}.values()), type({}.items()))
 _BATCH: Final = 32  # chunks between two looks at the size
+
+
+TOO_DEEP: Final = "nested or recursive too deeply"
 
 
 class OutputTooLong(Exception):
@@ -61,11 +71,15 @@ def _shown_type(value: object) -> str:
     return type(value).__name__.lstrip("_").lower()
 
 
-class _Strict(StrictUndefined):
+class _Missing(StrictUndefined):
     """Raises wherever it is used, also when it stands in a list that is printed."""
 
     __slots__ = ()
     __repr__ = StrictUndefined.__str__
+
+
+MISSING: Final = _Missing.__name__
+"""What stands in Python's own errors about a value that is missing."""
 
 
 class _ImplicitElse(Undefined):
@@ -75,30 +89,57 @@ class _ImplicitElse(Undefined):
     __repr__ = StrictUndefined.__str__
 
 
-class _Method:
+class _NoText:
+    """What can be used and never printed."""
+
+    __slots__ = ()
+    __repr__ = __str__ = __format__ = _no_text
+
+
+class _Method(_NoText):
     """A function or bound method: can be called, and nothing else."""
 
     __slots__ = ("_function",)
-    __repr__ = __str__ = __format__ = _no_text
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
 
-class _Loop(LoopContext):
-    __repr__ = __str__ = __format__ = _no_text
+class _Loop(_NoText, LoopContext):
+    pass
 
 
-class _Macro(Macro):
-    __repr__ = __str__ = __format__ = _no_text
+class _Macro(_NoText, Macro):
+    pass
 
 
-class _Blocks(TemplateReference):
-    __repr__ = __str__ = __format__ = _no_text
+class _Blocks(_NoText, TemplateReference):
+    pass
+
+
+class _Namespace(_NoText, Namespace):
+    pass
+
+
+class _Cycler(_NoText, Cycler):
+    pass
+
+
+class _Joiner(_NoText, Joiner):
+    pass
 
 
 # What compiled templates find in their module instead of Jinja's own classes.
 _RUNTIME = {"LoopContext": _Loop, "Macro": _Macro, "TemplateReference": _Blocks, "Undefined": _ImplicitElse}
+
+
+GLOBALS: Final[dict[str, Callable[..., Any]]] = {
+    "range": safe_range,
+    "dict": dict,
+    "namespace": _Namespace,
+    "cycler": _Cycler,
+    "joiner": _Joiner,
+}
 
 
 class _Formatter(SandboxedFormatter):
@@ -132,11 +173,12 @@ class _Placeholders(TrackingCodeGenerator):
 class Sandbox(ImmutableSandboxedEnvironment):
     """Jinja without anything that could leave the template, change its arguments or differ between two renders."""
 
-    intercepted_binops = frozenset({"**"})
+    code_generator_class = StrictCode
+    intercepted_binops = frozenset({"**", "%"})
 
     def __init__(self, max_output_chars: int) -> None:
         super().__init__(
-            undefined=_Strict,
+            undefined=_Missing,
             keep_trailing_newline=True,
             autoescape=False,
             optimized=False,
@@ -145,15 +187,30 @@ class Sandbox(ImmutableSandboxedEnvironment):
         )
         self.max_output_chars = max_output_chars
         self.concat = self._bounded_concat  # type: ignore[method-assign]
-        self.filters = {name: _listing(JINJA_FILTERS[name]) for name in FILTERS} | {"pprint": _pretty}
-        self.tests = {name: JINJA_TESTS[name] for name in TESTS} | {"sameas": _is_same}
+        self.filters = {name: _applied(name, JINJA_FILTERS[name]) for name in FILTERS}
+        self.filters["pprint"] = _applied("pprint", _pretty)
+        self.tests = {name: _applied(name, JINJA_TESTS[name]) for name in TESTS}
+        self.tests["sameas"] = _applied("sameas", _is_same)
         self.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": _not_json}
-        self.globals = {"range": _Method(safe_range), "dict": _Method(dict)}
+        self.globals = {name: _Method(function) for name, function in GLOBALS.items()}
+        self._lexer = StrictLexer(self)
 
-    def compiled(self, tree: nodes.Template) -> Template:
-        """Return a checked tree as something that can be rendered."""
-        code = self.compile(tree)
-        template = Template.from_code(self, code, self.globals)
+    @property
+    def lexer(self) -> Lexer:
+        return self._lexer
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        parser = Parser(self, source, name, filename)
+        try:
+            return parser.parse()
+        except RecursionError:
+            raise OverLimit(TOO_DEEP, parser.stream.current.lineno) from None
+
+    def compiled(self, tree: nodes.Template, variables: Collection[str]) -> Template:
+        """Return a checked tree as something that can be rendered; a variable hides the function that has its name."""
+        called = {call.node.name for call in tree.find_all(nodes.Call) if isinstance(call.node, nodes.Name)}
+        functions = {name: value for name, value in self.globals.items() if name in called or name not in variables}
+        template = Template.from_code(self, self.compile(tree), functions)
         template.root_render_func.__globals__.update(_RUNTIME)
         return template
 
@@ -161,13 +218,37 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return _wrapped(super().getattr(obj, attribute))
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        return _wrapped(super().getitem(obj, argument))
+        return _wrapped(super().getitem(obj, self.given(argument)))
+
+    def getslice(self, obj: Any, *bounds: Any) -> Any:
+        """Return `obj[start:stop:step]`."""
+        return obj[slice(*map(self.given, bounds))]
+
+    def given(self, value: Any) -> Any:
+        """Return a value that is used; raise when it is missing."""
+        if type(value) is _Missing:
+            value._fail_with_undefined_error()
+        return value
+
+    def check_namespace(self, value: Any) -> None:
+        """Raise when `{% set value.name %}` would change something else."""
+        if not isinstance(value, Namespace):
+            raise SecurityError("only the attributes of a namespace can be set")
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - as in Jinja: kwargs may hold any name
         function = __obj._function if type(__obj) is _Method else __obj
+        if isinstance(function, Namespace):
+            raise SecurityError("a namespace cannot be called")
+        if type(function) is not _Macro:  # whose own text says what may be missing
+            _refuse_missing(args)
+            _refuse_missing(kwargs.values())
         return _as_data(super().call(__context, function, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if operator == "%" and isinstance(left, str):
+            _refuse_missing(
+                right.values() if isinstance(right, dict) else right if isinstance(right, tuple) else [right]
+            )
         return _as_data(super().call_binop(context, operator, left, right))  # a power can be a complex number
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
@@ -199,12 +280,16 @@ class Sandbox(ImmutableSandboxedEnvironment):
         placeholders.optimizer = None  # it would compute constants, and change the tree while it does
         placeholders.visit(tree)
         names = placeholders.undeclared_identifiers
-        return {name: placeholders.lines.get(name) or _first_mention(tree, name) for name in names}
+        return {name: line for name, line in (_first_mentions(tree) | placeholders.lines).items() if name in names}
 
 
-def _first_mention(tree: nodes.Template, name: str) -> int:
-    """Return the first line with this name: for a name that only one branch sets."""
-    return min(node.lineno for node in tree.find_all(nodes.Node) if getattr(node, "name", None) == name)
+def _first_mentions(tree: nodes.Template) -> dict[str, int]:
+    """Return the first line with each name: for one that only one branch sets."""
+    lines: dict[str, int] = {}
+    for node in tree.find_all(nodes.Node):
+        if name := getattr(node, "name", None):
+            lines[name] = min(node.lineno, lines.get(name, node.lineno))
+    return lines
 
 
 @pass_context  # a function of the context: Jinja must not call it, and so not compute the value, at compile time
@@ -215,7 +300,7 @@ def _finalize(_context: Context, value: Any) -> Any:
 
 
 def _wrapped(value: Any) -> Any:
-    if type(value) in PLAIN or isinstance(value, Undefined | _Macro | _Method) or not callable(value):
+    if type(value) in PLAIN or isinstance(value, Undefined | _NoText) or not callable(value):
         return value
     return _Method(value)
 
@@ -224,20 +309,34 @@ def _as_data(value: Any) -> Any:
     """Return the result of a call as data; a view of a dictionary would compute sets, whose order varies."""
     if isinstance(value, _VIEWS):
         return [*value]
-    if type(value) in PLAIN or isinstance(value, Undefined | _Macro | _Method | _Loop):
+    if type(value) in PLAIN or isinstance(value, Undefined | _NoText):
         return value
     return _no_text(value)
 
 
-def _listing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the filter with a list in place of an iterator: an iterator has an address for a text."""
+def _refuse_missing(values: Iterable[Any]) -> None:
+    for value in values:
+        if type(value) is _Missing:
+            value._fail_with_undefined_error()
+
+
+def _applied(name: str, function: Any) -> Callable[..., Any]:
+    """Return a filter or test that takes no missing values, unless it is there for them, and gives no iterators.
+
+    An iterator has an address for a text: it becomes a list.
+    """
+    if name in FOR_MISSING:
+        return cast("Callable[..., Any]", function)
 
     @wraps(function)
-    def listed(*args: Any, **kwargs: Any) -> Any:
+    def applied(*args: Any, **kwargs: Any) -> Any:
+        _refuse_missing(args)
+        if kwargs:
+            _refuse_missing(kwargs.values())
         result = function(*args, **kwargs)
-        return list(result) if isinstance(result, Iterator) else result
+        return list(result) if type(result) not in PLAIN and isinstance(result, Iterator) else result
 
-    return listed
+    return applied
 
 
 def _pretty(value: Any) -> str:
