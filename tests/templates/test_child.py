@@ -53,6 +53,30 @@ def test_a_busy_template_is_stopped_and_the_next_gets_a_fresh_child(renderer: Ch
     assert pid(renderer) != first
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "signal.signal(signal.SIGPROF, signal.SIG_IGN); signal.signal(signal.SIGXCPU, signal.SIG_IGN)",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
+    ],
+)
+def test_what_the_parent_ignores_or_blocks_still_stops_a_busy_template(words: str) -> None:
+    script = f"""
+import resource, signal
+from sapwood.errors import TemplateLimit
+from sapwood.templates.limits import RenderLimits
+from sapwood.templates.process import ChildRenderer
+{words}
+renderer = ChildRenderer(RenderLimits(cpu_s=0.3, wall_s=60))
+try: renderer.render({BUSY!r}, b"{{}}", ())
+except TemplateLimit as error: print(error.cause)
+renderer.close()
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime < 1)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "more than 0.3 s of processor time\nTrue\n"
+
+
 def test_memory_is_limited_without_the_parent_noticing(renderer: ChildRenderer) -> None:
     for text in ("{{ 'a' * 10 ** 9 }}", "{{ [0] * 10 ** 9 }}", "{{ 'a'.ljust(10 ** 10) }}"):
         with pytest.raises(sapwood.TemplateLimit):

@@ -25,6 +25,9 @@ class Request(msgspec.Struct):
 
 
 def main(limits_json: str) -> None:
+    for ending in (signal.SIGPROF, signal.SIGXCPU):  # the parent may ignore or block what the kernel ends this with
+        signal.signal(ending, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     limits = msgspec.json.decode(limits_json, type=RenderLimits)
     renderer = Renderer(limits, cache_size=32)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
