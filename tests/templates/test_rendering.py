@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import nodes
 
 import sapwood
-from sapwood.core.template import MAX_ARGS_BYTES, MAX_TEMPLATE_BYTES, declared_variables
+from sapwood.core.template import MAX_ARGS_BYTES, MAX_TEMPLATE_BYTES, argument_bytes, declared_variables
 from sapwood.templates.limits import RenderLimits
+from sapwood.templates.render import Renderer
 from sapwood.templates.rendering import Rendering
 
 both = pytest.mark.parametrize("trusted", [True, False])
@@ -73,6 +75,36 @@ def test_any_text_is_rendered_and_names_that_are_none_are_refused(trusted: bool)
     assert sapwood.render_template(Text("{{ 1 }}"), trusted=trusted) == "1"
     with pytest.raises(sapwood.InvalidArguments, match="variables are names, not int"):
         sapwood.render_template("x", variables=wrong, trusted=trusted)
+    with pytest.raises(
+        sapwood.InvalidArguments, match="variables are names, not one text, 'name'; write them as a list"
+    ):
+        sapwood.render_template("{{ n }}", {"n": 1}, variables="name", trusted=trusted)
+
+
+def test_arguments_are_looked_up_and_not_searched_for() -> None:
+    assert argument_bytes({"b": 1, "a": 2}, iter(["a", "b"])) == b'{"a":2,"b":1}'  # a search would use it up
+
+
+def test_the_lines_of_placeholders_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[Any] = []
+    find_all = nodes.Template.find_all
+
+    def counted(self: nodes.Template, kind: Any) -> Any:
+        passes.append(kind)
+        return find_all(self, kind)
+
+    monkeypatch.setattr(nodes.Template, "find_all", counted)
+    counts = []
+    for count in (2, 20):
+        passes.clear()
+        text = "".join(
+            f"{{% if 1 %}}{{% set a{number} = 1 %}}{{% endif %}}{{{{ a{number} }}}}\n" for number in range(count)
+        )
+        with pytest.raises(sapwood.UndeclaredVariable) as caught:
+            Renderer().check(text, ())
+        assert caught.value.line == 1
+        counts.append(len(passes))
+    assert counts[0] == counts[1]
 
 
 @both
@@ -167,8 +199,8 @@ json_values = st.recursive(
 def test_both_ways_give_the_same_bytes(args: dict[str, object], static: str) -> None:
     static = static.replace("\r", "").replace("{", "").replace("\\", "")
     text = "{{ a }}{% for x in [b, c] %}{{ loop.index }} {{ x|tojson }} {{ [x] }}{% endfor %}\n" + static
-    here = sapwood.render_template(text, args, variables="abc", trusted=True)
-    assert here == sapwood.render_template(text, args, variables="abc", trusted=False)
+    here = sapwood.render_template(text, args, variables=args, trusted=True)
+    assert here == sapwood.render_template(text, args, variables=args, trusted=False)
     assert here.endswith("\n" + static)
 
 

@@ -120,8 +120,9 @@ def _too_long(size_bytes: int, template_id: str | None) -> TemplateLimit:
 
 def declared_variables(text: str, given: Iterable[str] = (), template_id: str | None = None) -> tuple[str, ...]:
     """Return the variables that the caller declares and those in the leading `{# variables: a, b #}`, in order."""
-    if not isinstance(given, Iterable):
-        raise InvalidArguments(f"variables are names, not {type(given).__name__}", template_id=template_id)
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        what = f"one text, {given!r}; write them as a list" if isinstance(given, str) else type(given).__name__
+        raise InvalidArguments(f"variables are names, not {what}", template_id=template_id)
     names = {_checked_name(name, template_id): None for name in given}
     leading = _DECLARATION.match(text)
     if leading and leading[1].strip():
@@ -143,7 +144,8 @@ def argument_bytes(args: Mapping[str, Any], variables: Iterable[str], template_i
     """Return the canonical JSON of `args`: what is stored as PromptArgs, and what is read back to be rendered."""
     if not isinstance(args, Mapping):
         raise InvalidArguments(f"arguments are a mapping, not {type(args).__name__}", template_id=template_id)
-    unknown = [name for name in args if name not in variables]
+    known = frozenset(variables)
+    unknown = [name for name in args if name not in known]
     if unknown:
         names = tuple(map(str, unknown))
         shown = ", ".join(map(repr, names[:10]))
