@@ -208,6 +208,7 @@ def test_links_and_other_strange_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "templates/a/pipe.jinja")
     _, loaded = start(MemoryStore(), tmp_path, "missing")
     assert sorted(refused.path.name for refused in loaded.refused) == ["link.jinja", "linked", "missing", "pipe.jinja"]
+    assert any("template tpl.a.link: a link is not followed" in str(refused.error) for refused in loaded.refused)
 
 
 def test_a_folder_that_cannot_be_read_is_refused_and_the_others_load(

@@ -168,7 +168,36 @@ def test_the_command_line_for_people(tmp_path: Path) -> None:
     assert "+changed" in run("diff", "tpl.agent.single.prompt")
     coloured = CliRunner().invoke(command, ["diff", "tpl.agent.single.prompt", "--project", str(tmp_path)], color=True)
     assert "\x1b[32m+changed" in coloured.stdout
+    plain = CliRunner(env={"NO_COLOR": "1"})
+    uncoloured = plain.invoke(command, ["diff", "tpl.agent.single.prompt", "--project", str(tmp_path)], color=True)
+    assert "\n+changed" in uncoloured.stdout
     assert "no templates" in run("list", "tpl.nothing")
+
+
+def test_a_mistake_is_kept_once_and_is_over_when_its_file_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, odd = tmp_path / "project/templates/agent/bad.jinja", tmp_path / "project/templates/tool/Odd.jinja"
+    for path in (bad, odd):
+        path.parent.mkdir(parents=True)
+        path.write_text("{{ y }}")
+    (tmp_path / "link").symlink_to(tmp_path / "project")
+    for folder, name in [(tmp_path / "project", "."), (tmp_path, "project"), (tmp_path / "project", "../link")]:
+        monkeypatch.chdir(folder)
+        found = invoke(Path(name), "list", "--errors")["errors"]
+        assert sorted((one["where"], one["code"], one["now"]) for one in found) == [
+            ("templates/agent/bad.jinja:1", "UndeclaredVariable", True),
+            ("templates/tool/Odd.jinja", "InvalidTemplateId", True),
+        ]
+    project = tmp_path / "project"
+    assert [one["code"] for one in invoke(project, "list", "--errors", "tpl.agent")["errors"]] == ["UndeclaredVariable"]
+    assert [one["code"] for one in invoke(project, "list", "--errors", "tpl.tool.")["errors"]] == ["InvalidTemplateId"]
+    assert invoke(project, "list", "--errors", "tpl.age")["errors"] == []
+    bad.write_text("mended")
+    assert [one["now"] for one in invoke(project, "list", "--errors")["errors"]] == [True, False]
+    shown = CliRunner().invoke(command, ["list", "--errors", "--project", str(project)]).stdout
+    assert shown.startswith("now      templates/tool/Odd.jinja: ")
+    assert "\nearlier  templates/agent/bad.jinja:1: " in shown
 
 
 @pytest.mark.parametrize("texts", [{"templates": "a\n{% if %}"}, {"templates": "mine", "extra": "theirs"}])

@@ -58,6 +58,7 @@ def open_store(
 def load_templates(store: Store, project: Path, roots: Iterable[str] = ()) -> Loaded:
     """Start with the packaged templates, the project's own and those of `roots`; what is refused stays on record."""
     assert isinstance(store.templates, TemplateRegistry)
+    project = project.resolve()  # so that a mistake has the same words however the project is named
     loaded = load_files(store.templates, store.artifacts, standard_roots(project, roots))
     record_refusals(store.artifacts, store.keys, loaded.refused, project)
     return loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Iterable
 
@@ -25,7 +26,7 @@ def _is_harmless(character: str) -> bool:
 
 
 def print_diff(lines: Iterable[str]) -> None:
-    """Print the lines of a unified diff, in colour where there is a terminal."""
+    """Print the lines of a unified diff, in colour where there is a terminal and NO_COLOR is not set."""
     for line in lines:
-        colour = _DIFF_COLOURS.get(line[:1])
+        colour = None if os.environ.get("NO_COLOR") else _DIFF_COLOURS.get(line[:1])
         click.echo(click.style(visible(line), fg=colour) if colour else visible(line))

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from errno import ELOOP
 from pathlib import Path
 from typing import Final
 
@@ -167,7 +168,8 @@ def _read(path: Path, template_id: str) -> tuple[str, int]:
                 raise TemplateNotStatic("not a regular file", template_id=template_id)
             data = file.read(MAX_TEMPLATE_BYTES + 1)
     except OSError as error:
-        raise TemplateNotStatic(f"cannot be read: {error.strerror}", template_id=template_id) from None
+        cause = "a link is not followed" if error.errno == ELOOP else f"cannot be read: {error.strerror}"
+        raise TemplateNotStatic(cause, template_id=template_id) from None
     if len(data) > MAX_TEMPLATE_BYTES:
         cause = f"{facts.st_size} bytes; the limit is {MAX_TEMPLATE_BYTES}"
         raise TemplateLimit(cause, template_id=template_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sapwood.ports import ArtifactStore
 from sapwood.templates.files import RefusedFile
 
 KIND = "ValidationError"
+_ABOUT = re.compile(r"(?:template |not a template id: ')(tpl[^\s,:']*)")
 
 
 def record_refusals(store: ArtifactStore, keys: KeyFactory, refused: Iterable[RefusedFile], project: Path) -> None:
@@ -25,11 +27,18 @@ def record_refusal(store: ArtifactStore, keys: KeyFactory, template_id: str, err
     _record(store, [_artifact(keys, template_id, error)])
 
 
-def list_refusals(store: ArtifactStore) -> list[ValidationError]:
-    """Return the standalone errors, oldest first."""
+def list_refusals(store: ArtifactStore, prefix: str = "tpl") -> list[ValidationError]:
+    """Return the standalone errors about ids below `prefix`, oldest first; for `tpl` also those about no id."""
     with store.read() as reader:
         records = [record for record in reader.load_kinds(None, [KIND]) if record.key.depth == 1]
-    return [error for error in map(from_record, records) if isinstance(error, ValidationError)]
+    errors = [error for error in map(from_record, records) if isinstance(error, ValidationError)]
+    family = prefix.rstrip(".") + "."
+    return [error for error in errors if family == "tpl." or _family(error).startswith(family)]
+
+
+def refused_now(refused: Iterable[RefusedFile], project: Path) -> set[tuple[str, str, str]]:
+    """Return code, message and place of the errors that these files have, as they are stored."""
+    return {_words(_place(file, project), file.error) for file in refused}
 
 
 def _record(store: ArtifactStore, errors: list[ValidationError]) -> None:
@@ -43,7 +52,18 @@ def _record(store: ArtifactStore, errors: list[ValidationError]) -> None:
 
 
 def _artifact(keys: KeyFactory, where: str, error: InvalidInput) -> ValidationError:
-    return ValidationError(keys.root(), code=type(error).__name__, message=_text(str(error)), where=_text(where))
+    code, message, place = _words(where, error)
+    return ValidationError(keys.root(), code=code, message=message, where=place)
+
+
+def _words(where: str, error: InvalidInput) -> tuple[str, str, str]:
+    return type(error).__name__, _text(str(error)), _text(where)
+
+
+def _family(error: ValidationError) -> str:
+    """Return the id that an error is about, with a dot behind it."""
+    about = _ABOUT.match(error.message)
+    return f"{about[1]}." if about else ""
 
 
 def _text(words: str) -> str:

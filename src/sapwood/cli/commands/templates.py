@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -42,6 +43,7 @@ class Opened:
     store: ArtifactStore
     registry: TemplateRegistry
     loaded: Loaded
+    project: Path
 
 
 @contextmanager
@@ -50,25 +52,26 @@ def _opened(project: str, store: str | None) -> Iterator[Opened]:
     from sapwood.app.project import existing_project, open_project_store
 
     settings = Settings.read({"project": project, "store": store}, os.environ)
-    existing_project(settings)
+    folder = existing_project(settings)
     with open_project_store(settings.store_path) as opened:
-        loaded = load_templates(opened, settings.project, settings.template_roots)
-        yield Opened(opened.artifacts, cast("TemplateRegistry", opened.templates), loaded)
+        loaded = load_templates(opened, folder, settings.template_roots)
+        yield Opened(opened.artifacts, cast("TemplateRegistry", opened.templates), loaded, folder)
 
 
 @command.command("list")
 @click.argument("prefix", default="tpl")
-@click.option("--errors", is_flag=True, help="Show the files that were refused instead.")
+@click.option("--errors", is_flag=True, help="Show the files that are refused, now or earlier, instead.")
 @store_options
 def list_templates(prefix: str, errors: bool, project: str, store: str | None, as_json: bool) -> None:
     """Show the families below PREFIX as a tree, with their versions and their first and last use."""
-    from sapwood.templates.refusals import list_refusals
+    from sapwood.templates.refusals import list_refusals, refused_now
     from sapwood.templates.usage import References
 
     utf8(prefix, "PREFIX")
     with _opened(project, store) as opened:
         if errors:
-            _print_errors([_error_row(error) for error in list_refusals(opened.store)], as_json)
+            now = refused_now(opened.loaded.refused, opened.project)
+            _print_errors([_error_row(error, now) for error in list_refusals(opened.store, prefix)], as_json)
             return
         versions = opened.store.list_versions(prefix)
         with opened.store.read() as reader:
@@ -211,13 +214,14 @@ def _use_row(use: Use) -> dict[str, Any]:
     }
 
 
-def _error_row(error: Any) -> dict[str, Any]:
+def _error_row(error: Any, now: set[tuple[str, str, str]]) -> dict[str, Any]:
     return {
         "key": error.key.text,
         "where": error.where,
         "code": error.code,
         "message": error.message,
         "seen": instant_of_ms(error.key.time_ms),
+        "now": (error.code, error.message, error.where) in now,
     }
 
 
@@ -226,7 +230,11 @@ def _print_errors(rows: list[dict[str, Any]], as_json: bool) -> None:
         _print_json({"errors": rows})
         return
     for row in rows:
-        click.echo(visible(f"{row['where']}: {row['message']} ({row['code']}, {row['seen']})"))
+        click.echo(
+            visible(
+                f"{'now' if row['now'] else 'earlier':9}{row['where']}: {row['message']} ({row['code']}, {row['seen']})"
+            )
+        )
     if not rows:
         click.echo("no template was refused")
 
