@@ -139,7 +139,7 @@ def test_what_was_rendered_without_limits_is_rendered_again_with_more_of_them(st
     slow = "{% for i in range(300) %}{% for j in range(30000) %}{% endfor %}{% endfor %}{{ a }}"
     large = "{{ ('a' * 2 * 10 ** 8)|length }}"
     for text in (slow, large):
-        version = registry.register("tpl.a.b", text, ["a"])
+        registry.register("tpl.a.b", text, ["a"])
         rendered = registry.render("tpl.a.b", {"a": 1})
         with pytest.raises(sapwood.TemplateLimit):
             rendering.render(text, rendered.args_json, ("a",))
