@@ -43,7 +43,12 @@ def test_an_undeclared_variable_is_an_unresolved_placeholder(trusted: bool) -> N
         ("{% with a = 1 %}{{ a }}{% endwith %}\n{{ a }}{{ a }}", 2),
         ("{% macro m(a) %}{{ a }}{% endmacro %}\n{% block b %}\n{{ a }}{% endblock %}\n{{ a }}", 3),
         ("{% if 1 %}{% set a = 1 %}{% endif %}\n{{ a }}", 2),
-        ("x\n{% if 1 %}{% set a = 1 %}{% endif %}", 2),
+        ("{% if 1 %}{% set a = 1 %}{% else %}\n{{ a }}{% endif %}", 2),
+        ("{% if 1 %}\n{% set a = a %}{% else %}{% set a = 1 %}{% endif %}", 2),
+        ("{% for b in [1] %}{% set a = b %}{% endfor %}\n{{ a }}", 2),
+        ("{% for b in [1] %}{% set a = b %}{% block c %}\n{{ a }}{% endblock %}{% endfor %}", 2),
+        ("{% set a %}\n{{ a }}{% endset %}", 2),
+        ("{% filter upper %}\n{{ a }}{% endfilter %}{% set a = 1 %}", 2),
         ("x\n{% set a.b = 1 %}", 2),
     ],
 )
@@ -51,6 +56,33 @@ def test_the_line_of_a_placeholder_is_where_it_is_unresolved(text: str, line: in
     with pytest.raises(sapwood.UndeclaredVariable, match="unresolved placeholder a:") as caught:
         sapwood.render_template(text, {}, trusted=trusted)
     assert caught.value.line == line
+
+
+@both
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% if t %}{% set a = 1 %}{{ a }}{% endif %}",
+        "{% if t %}{% set a = 1 %}{% else %}{% set a = 2 %}{% endif %}{{ a }}",
+        "{% if not t %}{% set a = 0 %}{% elif t %}{% set a = 1 %}{% else %}{% set a = 2 %}{% endif %}{{ a }}",
+        "{% for x in [1] %}{% if x %}{% set a = x %}{{ a }}{% endif %}{% endfor %}",
+        "{% if t %}{% set a %}1{% endset %}{% for x in [t] %}{{ a }}{% endfor %}{% endif %}",
+        "{% if t %}{% set a = namespace(b=0) %}{% set a.b = 1 %}{{ a.b }}{% endif %}",
+        "{% if t %}{% macro a(x) %}{{ x }}{% endmacro %}{{ a(1) }}{% endif %}",
+        "{% if t %}{% set a = 5 %}{% endif %}1",
+        "{% macro m() %}{{ a }}{% endmacro %}{% set a = 1 %}{{ m() }}",
+        "{% macro m(x) %}{% if x %}{{ n() }}{% endif %}{% endmacro %}{% macro n() %}1{{ m(0) }}{% endmacro %}{{ m(1) }}",
+        "{% macro m(x, y=a) %}{{ y }}{% endmacro %}{% if t %}{% set a = 1 %}{{ m(0) }}{% endif %}",
+        "{% macro m() %}{{ caller(1) if caller and not varargs and not kwargs }}{% endmacro %}"
+        "{% call(a) m() %}{{ a }}{% endcall %}",
+        "{% set a = 1 %}{% block b %}{{ a }}{% endblock %}",
+        "{% for a in [1] %}{% block b scoped %}{{ a }}{% endblock %}{% endfor %}",
+        "{% with a = 1, b = t %}{% filter upper %}{{ a }}{% endfilter %}{% endwith %}",
+        "{% for (a, b), c in [((1, 2), 3)] if a %}{{ a }}{% else %}{{ t }}{% endfor %}",
+    ],
+)
+def test_what_the_text_itself_sets_is_no_placeholder(text: str, trusted: bool) -> None:
+    assert sapwood.render_template(text, {"t": True}, variables=["t"], trusted=trusted) == "1"
 
 
 @both

@@ -25,6 +25,7 @@ from sapwood.errors import (
 )
 from sapwood.templates.limits import MAX_DIGITS, OUT_OF_MEMORY, RenderLimits
 from sapwood.templates.mistakes import deepest_line, find_mistakes
+from sapwood.templates.placeholders import find_placeholders
 from sapwood.templates.sandbox import MISSING, TOO_DEEP, OutputTooLong, Sandbox
 from sapwood.templates.syntax import OverLimit
 
@@ -77,7 +78,7 @@ class Renderer:
             raise self._typed(error, template_id, tree) from None
 
     def _refuse_undeclared(self, tree: nodes.Template, variables: tuple[str, ...], template_id: str | None) -> None:
-        lines = self._sandbox.undeclared(tree)
+        lines = find_placeholders(tree, self._sandbox.globals)
         names = sorted(lines.keys() - set(variables))
         if names:
             raise UndeclaredVariable(

@@ -15,12 +15,9 @@ from types import NoneType
 from typing import Any, Final, NoReturn, cast
 
 from jinja2 import StrictUndefined, Template, Undefined, nodes, pass_context
-from jinja2.compiler import Frame
 from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS as JINJA_FILTERS
-from jinja2.idtracking import VAR_LOAD_RESOLVE
 from jinja2.lexer import Lexer
-from jinja2.meta import TrackingCodeGenerator
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Macro, TemplateReference
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter, safe_range
@@ -149,27 +146,6 @@ class _Formatter(SandboxedFormatter):
         return super().format_field(value, format_spec)
 
 
-class _Placeholders(TrackingCodeGenerator):
-    """Finds the names that are taken from the arguments, and the first line that reads each."""
-
-    def __init__(self, environment: Sandbox) -> None:
-        super().__init__(environment)
-        self.lines: dict[str, int] = {}
-
-    def visit_Name(self, node: nodes.Name, frame: Frame) -> None:  # noqa: N802 - as in Jinja
-        if node.ctx == "load":
-            self._see(node, frame)
-        super().visit_Name(node, frame)
-
-    def visit_NSRef(self, node: nodes.NSRef, frame: Frame) -> None:  # noqa: N802 - as in Jinja
-        self._see(node, frame)
-        super().visit_NSRef(node, frame)
-
-    def _see(self, node: nodes.Name | nodes.NSRef, frame: Frame) -> None:
-        if frame.symbols.find_load(frame.symbols.ref(node.name)) == (VAR_LOAD_RESOLVE, node.name):
-            self.lines[node.name] = min(node.lineno, self.lines.get(node.name, node.lineno))
-
-
 class Sandbox(ImmutableSandboxedEnvironment):
     """Jinja without anything that could leave the template, change its arguments or differ between two renders."""
 
@@ -273,23 +249,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 raise OutputTooLong
             parts += batch
         return "".join(parts)
-
-    def undeclared(self, tree: nodes.Template) -> dict[str, int]:
-        """Return the names that the template takes from its arguments, each with its line."""
-        placeholders = _Placeholders(self)
-        placeholders.optimizer = None  # it would compute constants, and change the tree while it does
-        placeholders.visit(tree)
-        names = placeholders.undeclared_identifiers
-        return {name: line for name, line in (_first_mentions(tree) | placeholders.lines).items() if name in names}
-
-
-def _first_mentions(tree: nodes.Template) -> dict[str, int]:
-    """Return the first line with each name: for one that only one branch sets."""
-    lines: dict[str, int] = {}
-    for node in tree.find_all(nodes.Node):
-        if name := getattr(node, "name", None):
-            lines[name] = min(node.lineno, lines.get(name, node.lineno))
-    return lines
 
 
 @pass_context  # a function of the context: Jinja must not call it, and so not compute the value, at compile time
