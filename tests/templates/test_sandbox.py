@@ -226,6 +226,8 @@ def test_without_the_look_before_in_a_missing_value_is_used(monkeypatch: pytest.
         ("{{ nope|default('d') }}{{ nope is defined }}{{ 'x' if false }}", "dFalse"),
         ("{{ none is sameas none }}{{ true is sameas false }}", "TrueFalse"),
         ("{{ '<b>' }}{{ '<b>'|e }}{{ '<'|tojson }}", '<b>&lt;b&gt;"\\u003c"'),
+        ("{{ ('<b>%s'|safe) % '<' }}{{ ('<b>{}'|safe).format('<') + '>' }}", "<b>&lt;<b>&lt;&gt;"),
+        ("{{ ('{a[0]:>2}'|safe).format_map({'a': '<'}) }}{{ '{}'.format('<' + '<'|safe) }}", " &lt;&lt;<"),
     ],
 )
 def test_what_a_template_can_do(text: str, expected: str) -> None:

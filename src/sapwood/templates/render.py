@@ -31,7 +31,7 @@ from sapwood.templates.syntax import OverLimit
 
 RENDERER: Final = "sapwood-jinja"
 # Our own rules, Jinja's release, and the Unicode tables behind `upper` and its kind: what could change a rendering.
-RENDERER_VERSION: Final = f"2+jinja-{jinja2.__version__}+unicode-{unicodedata.unidata_version}"
+RENDERER_VERSION: Final = f"3+jinja-{jinja2.__version__}+unicode-{unicodedata.unidata_version}"
 
 _decode = msgspec.json.Decoder().decode
 

@@ -20,10 +20,10 @@ from jinja2.filters import FILTERS as JINJA_FILTERS
 from jinja2.lexer import Lexer
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Macro, TemplateReference
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter, safe_range
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter, safe_range
 from jinja2.tests import TESTS as JINJA_TESTS
 from jinja2.utils import Cycler, Joiner, Namespace
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from sapwood.templates.syntax import OverLimit, StrictCode, StrictLexer
 
@@ -146,6 +146,10 @@ class _Formatter(SandboxedFormatter):
         return super().format_field(value, format_spec)
 
 
+class _EscapingFormatter(_Formatter, SandboxedEscapeFormatter):
+    """For texts that are marked safe, which escape what is put into them, as `%` does."""
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """Jinja without anything that could leave the template, change its arguments or differ between two renders."""
 
@@ -233,10 +237,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         name = getattr(value, "__name__", "")
         if not callable(value) or not isinstance(text, str) or name not in ("format", "format_map"):
             return None
-        vformat = _Formatter(self).vformat
+        kind = type(text)
+        formatter = _EscapingFormatter(self, escape=escape) if isinstance(text, Markup) else _Formatter(self)
         if name == "format_map":
-            return lambda mapping: vformat(text, (), mapping)
-        return lambda *args, **kwargs: vformat(text, args, kwargs)
+            return lambda mapping: kind(formatter.vformat(text, (), mapping))
+        return lambda *args, **kwargs: kind(formatter.vformat(text, args, kwargs))
 
     def _bounded_concat(self, chunks: Iterable[str]) -> str:
         """Return all chunks as one text; stop soon after there is more of it than allowed."""
