@@ -18,6 +18,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.prompt import Contribution, PromptContext
 from sapwood.core.template import TemplateVersion
 from sapwood.runtime.session import Store
+from sapwood.templates.versions import version_diff
 from tests.templates.recorded import record_run
 
 pytestmark = pytest.mark.artifacts_templates
@@ -219,7 +220,65 @@ def test_a_refused_override_is_shown_as_refused(tmp_path: Path, texts: dict[str,
     assert "refused" not in CliRunner().invoke(command, ["list", "tpl.tool", "--project", str(tmp_path)]).stdout
 
 
-@pytest.mark.parametrize("words", [("show", "tpl.no.pe"), ("diff", "tpl.agent.single.prompt"), ("uses", "ak:nope")])
+@pytest.mark.parametrize("words", [["show"], ["diff"], ["uses"], ["outcomes"]], ids=" ".join)
+def test_the_stored_text_of_a_refused_id_is_not_shown_as_its_current_one(tmp_path: Path, words: list[str]) -> None:
+    path = tmp_path / "templates/agent/x.jinja"
+    path.parent.mkdir(parents=True)
+
+    def run(*names: str) -> str:
+        done = CliRunner().invoke(command, [*words, *names, "--project", str(tmp_path)])
+        assert done.exit_code == 0, done.output
+        return done.stderr
+
+    for text in ("one\n", "two\n"):
+        path.write_text(text)
+        invoke(tmp_path, "list")
+    assert run("tpl.agent.x") == ""
+    path.write_text("three\n{% if %}")
+    assert run("tpl.agent.x") == (
+        f"{path}:2 is refused, so no text of tpl.agent.x is in use; see sapwood templates list --errors\n"
+    )
+    newest = invoke(tmp_path, "list", "tpl.agent.x")["templates"][0]["versions"][1]["key"]
+    if words != ["diff"]:
+        assert run(newest) == ""
+
+
+def test_what_is_only_refused_is_not_found_and_said_to_be_refused(tmp_path: Path) -> None:
+    (tmp_path / "templates/agent").mkdir(parents=True)
+    (tmp_path / "templates/agent/x.jinja").write_bytes(b"a\r\n")
+    done = CliRunner().invoke(command, ["show", "tpl.agent.x", "--project", str(tmp_path)])
+    assert isinstance(done.exception, sapwood.NotFound)
+    assert "agent/x.jinja:1 is refused" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        ("a\nb\n", "a\nc\n", ["@@ -1,2 +1,2 @@", " a", "-b", "+c"]),
+        ("a\n", "a", ["@@ -1 +1 @@", "-a", "+a", "\\ No newline at end of file"]),
+        (
+            "a",
+            "a\nb",
+            ["@@ -1 +1,2 @@", "-a", "\\ No newline at end of file", "+a", "+b", "\\ No newline at end of file"],
+        ),
+        ("a\n", "a\n\n", ["@@ -1 +1,2 @@", " a", "+"]),
+        ("", "a\n", ["@@ -0,0 +1 @@", "+a"]),
+    ],
+)
+def test_a_diff_is_one_that_patch_reads(store: Store, old: str, new: str, lines: list[str]) -> None:
+    versions = [store.templates.register("tpl.agent.x", text) for text in (old, new)]
+    assert list(version_diff(*versions))[2:] == lines
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "tpl.no.pe"),
+        ("diff", "tpl.agent.single.prompt"),
+        ("uses", "ak:nope"),
+        ("show", "tpl.agent.single.prompt@"),
+    ],
+)
 def test_what_is_not_there_is_not_found(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = CliRunner().invoke(command, [*words, "--project", str(tmp_path)])
     assert isinstance(done.exception, sapwood.NotFound)

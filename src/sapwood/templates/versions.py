@@ -22,7 +22,9 @@ def find_named(store: TemplateStore, name: str, current: Current) -> TemplateVer
     if name.startswith("ak:"):
         candidates = [version for version in store.list_versions() if version.key.text == name]
     else:
-        family, _, digest = name.partition("@")
+        family, at, digest = name.partition("@")
+        if at and not digest:
+            raise NotFound(f"template {name}", "write the first digits of its hash after the @")
         candidates = [version for version in family_versions(store, family) if version.content_hash.startswith(digest)]
         if digest and len({version.key for version in candidates}) > 1:
             raise NotFound(f"one version {name}", f"{len(candidates)} have that hash; write more of it")
@@ -50,8 +52,15 @@ def find_pair(store: TemplateStore, names: Sequence[str], current: Current) -> t
 
 def version_diff(old: TemplateVersion, new: TemplateVersion) -> Iterator[str]:
     """Give the lines of a unified diff of the two texts, without line ends."""
-    texts = old.text.split("\n"), new.text.split("\n")
-    yield from difflib.unified_diff(*texts, short_name(old), short_name(new), lineterm="")
+    texts = _lines(old.text), _lines(new.text)
+    for line in difflib.unified_diff(*texts, short_name(old), short_name(new), lineterm=""):
+        yield from line.split("\n")
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text; one that no line feed ends brings the line that says so."""
+    *lines, rest = text.split("\n")
+    return [*lines, f"{rest}\n\\ No newline at end of file"] if rest else lines
 
 
 def short_name(version: TemplateVersion) -> str:

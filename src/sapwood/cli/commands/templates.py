@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from sapwood.ports import ArtifactStore
-    from sapwood.templates.files import Loaded
+    from sapwood.templates.files import Loaded, RefusedFile
     from sapwood.templates.registry import TemplateRegistry
     from sapwood.templates.usage import Use
 
@@ -93,6 +93,7 @@ def show(version: str, project: str, store: str | None, as_json: bool) -> None:
     from sapwood.templates.versions import find_named
 
     with _opened(project, store) as opened:
+        _tell_refused(opened, [version])
         found = find_named(opened.store, version, opened.registry.current)
     if as_json:
         _print_json({"id": found.template_id.text, "text": found.text, **_version_row(found)})
@@ -110,6 +111,7 @@ def diff(versions: tuple[str, ...], project: str, store: str | None, as_json: bo
     if len(versions) > 2:
         raise click.UsageError("give one id or two versions")
     with _opened(project, store) as opened:
+        _tell_refused(opened, versions)
         old, new = find_pair(opened.store, versions, opened.registry.current)
     lines = list(version_diff(old, new))
     if as_json:
@@ -158,9 +160,23 @@ def _uses(version: str, project: str, store: str | None) -> tuple[TemplateVersio
     from sapwood.templates.versions import find_named
 
     with _opened(project, store) as opened:
+        _tell_refused(opened, [version])
         found = find_named(opened.store, version, opened.registry.current)
         with opened.store.read() as reader:
             return found, References(reader).uses(found.key)
+
+
+def _tell_refused(opened: Opened, names: Sequence[str]) -> None:
+    """Say which of these ids have a file that is refused: what is shown of them is stored and not in use."""
+    for file in opened.loaded.refused:
+        if file.template_id in names:
+            where = one_line(_place(file))
+            why = f"no text of {file.template_id} is in use; see sapwood templates list --errors"
+            click.echo(f"{where} is refused, so {why}", err=True)
+
+
+def _place(file: RefusedFile) -> str:
+    return f"{file.path}:{file.line}" if file.line else str(file.path)
 
 
 def _family_rows(prefix: str, versions: Sequence[TemplateVersion], times: Any, loaded: Loaded) -> list[dict[str, Any]]:
@@ -189,8 +205,7 @@ def _family_rows(prefix: str, versions: Sequence[TemplateVersion], times: Any, l
     for refused in loaded.refused:
         family = refused.template_id
         if family and TemplateId(family).is_in_family(prefix):
-            where = f"{refused.path}:{refused.line}" if refused.line else str(refused.path)
-            rows.setdefault(family, {"id": family, "versions": []}).setdefault("refused", []).append(where)
+            rows.setdefault(family, {"id": family, "versions": []}).setdefault("refused", []).append(_place(refused))
     return [rows[name] for name in sorted(rows)]
 
 
