@@ -77,6 +77,8 @@ def test_the_line_of_a_placeholder_is_where_it_is_unresolved(text: str, line: in
         "{% call(a) m() %}{{ a }}{% endcall %}",
         "{% set a = 1 %}{% block b %}{{ a }}{% endblock %}",
         "{% for a in [1] %}{% block b scoped %}{{ a }}{% endblock %}{% endfor %}",
+        "{% filter replace('x', a) %}{% set a = '1' %}x{% endfilter %}",
+        "{% set b | replace('x', a) %}{% set a = '1' %}x{% endset %}{{ b }}",
         "{% with a = 1, b = t %}{% filter upper %}{{ a }}{% endfilter %}{% endwith %}",
         "{% for (a, b), c in [((1, 2), 3)] if a %}{{ a }}{% else %}{{ t }}{% endfor %}",
     ],

@@ -30,11 +30,10 @@ class _Reader(NodeVisitor):
         for part in parts:
             self.visit(part)
 
-    def _scope(self, body: Sequence[nodes.Node], known: set[str], before: Iterable[nodes.Node] = ()) -> None:
+    def _scope(self, parts: Sequence[nodes.Node], known: set[str]) -> None:
         self._known.append(known)
-        self._stored.append({*_stored(body)})
-        self.read(before)
-        self.read(body)
+        self._stored.append({*_stored(parts)})
+        self.read(parts)
         self._known.pop()
         self._stored.pop()
 
@@ -55,32 +54,33 @@ class _Reader(NodeVisitor):
         self.read((node.node, node.target))
 
     def visit_AssignBlock(self, node: nodes.AssignBlock) -> None:  # noqa: N802
-        self._scope(node.body, {*self._known[-1]}, [node.filter] if node.filter else [])
+        self._scope([*node.body, node.filter] if node.filter else node.body, {*self._known[-1]})
         self.visit(node.target)
 
     def visit_FilterBlock(self, node: nodes.FilterBlock) -> None:  # noqa: N802
-        self._scope(node.body, {*self._known[-1]}, [node.filter])
+        self._scope([*node.body, node.filter], {*self._known[-1]})
 
     def visit_Scope(self, node: nodes.Scope) -> None:  # noqa: N802
         self._scope(node.body, {*self._known[-1]})
 
     def visit_With(self, node: nodes.With) -> None:  # noqa: N802
         self.read(node.values)
-        self._scope(node.body, {*self._known[-1]}, node.targets)
+        self._scope([*node.targets, *node.body], {*self._known[-1]})
 
     def visit_If(self, node: nodes.If) -> None:  # noqa: N802
-        """After an `if` that is set which each of its branches sets."""
+        """Read its branches; what each of them sets is set after it."""
         self.visit(node.test)
         before, after = self._known[-1], []
-        for test, body in [(None, node.body), *((one.test, one.body) for one in node.elif_), (None, node.else_)]:
+        for branch in (node.body, *([one.test, *one.body] for one in node.elif_), node.else_):
             self._known[-1] = {*before}
-            self.read([test, *body] if test else body)
+            self.read(branch)
             after.append(self._known[-1])
         self._known[-1] = set.intersection(*after)
 
     def visit_For(self, node: nodes.For) -> None:  # noqa: N802
         self.visit(node.iter)
-        self._scope(node.body, self._known[-1] | {"loop"}, [node.target, node.test] if node.test else [node.target])
+        target = [node.target, node.test] if node.test else [node.target]
+        self._scope([*target, *node.body], self._known[-1] | {"loop"})
         self._scope(node.else_, {*self._known[-1]})
 
     def visit_Macro(self, node: nodes.Macro) -> None:  # noqa: N802
@@ -94,7 +94,7 @@ class _Reader(NodeVisitor):
     def _callable(self, node: nodes.Macro | nodes.CallBlock) -> None:
         """Read what runs when it is called: then that may be set which stands below it."""
         known = self._known[-1].union({"caller", "kwargs", "varargs"}, *self._stored)
-        self._scope(node.body, known, [*node.args, *node.defaults])
+        self._scope([*node.args, *node.defaults, *node.body], known)
 
     def visit_Block(self, node: nodes.Block) -> None:  # noqa: N802
         """Read a block, which sees the scopes around it when it says `scoped`, and else only the outermost."""
