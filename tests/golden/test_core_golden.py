@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import jsonschema
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -152,7 +151,6 @@ def test_every_event_fits_the_schema(name: str) -> None:
     @settings(max_examples=5, database=None, suppress_health_check=list(HealthCheck))
     @given(values.instances(EVENT_TYPES[name]))
     def law(event: Any) -> None:
-        plain = msgspec.json.decode(canonical_json(event_to_dict(event)))
-        EVENTS[name].validate(plain)
+        EVENTS[name].validate(event_to_dict(event))
 
     law()

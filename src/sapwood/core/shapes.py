@@ -42,7 +42,7 @@ def _field(attribute: str, name: str, annotation: Any) -> Field:
         [member for member in found if isinstance(member, type) and issubclass(member, Typed)]
         for found in (members, inside)
     )
-    is_plain = not (parts or parts_of_tuple or ArtifactKey in members or ArtifactKey in inside)
+    is_plain = not (parts or inside or ArtifactKey in members)
     return Field(attribute, name, is_plain, *([*found, None][0] for found in (parts, parts_of_tuple)))
 
 
