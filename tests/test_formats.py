@@ -195,8 +195,8 @@ def fields(schema: dict[str, Any], parts: dict[str, str], without: tuple[str, ..
 def kind_rows(parts: dict[str, str]) -> Iterator[str]:
     for kind in artifact_schema()["oneOf"]:
         content, metadata = kind["properties"]["content"], kind["properties"]["metadata"]
-        media = metadata["properties"].get("media", {}).get("const")
-        if media is None and "properties" in content:
+        media = metadata["properties"]["media"] and metadata["properties"]["media"]["const"]
+        if not media and "properties" in content:
             inside = fields(content, parts)
             shown = f"object of {inside}" if inside else "object, empty"
         else:

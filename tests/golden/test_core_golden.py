@@ -8,22 +8,18 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 from sapwood.core.agent_context import SHOWN
-from sapwood.core.artifacts import AgentRequest, AgentRequests, AgentResult, AnyArtifact, PreviousTry
+from sapwood.core.artifacts import AgentRequest, AgentRequests, AgentResult, PreviousTry
 from sapwood.core.canonical import canonical_json
 from sapwood.core.codec import to_dict
-from sapwood.core.event_artifacts import EVENT_TYPES, event_to_dict
 from sapwood.core.hashing import hash_bytes, hash_json, hash_text
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.schema import artifact_schema, event_schema
 from sapwood.core.seal import hash_leaf, leaf_bytes
-from tests.core import values
 from tests.core.trees import SmallRun, fixed_keys
 
 HERE = Path(__file__).parent
@@ -130,27 +126,3 @@ def test_the_wire_form_of_a_small_tree() -> None:
 def test_the_schema_files_are_current() -> None:
     assert is_golden(SCHEMAS / "artifact.json", pretty(artifact_schema()), may_rewrite=True)
     assert is_golden(SCHEMAS / "event.json", pretty(event_schema()), may_rewrite=True)
-
-
-KINDS = {entry["title"]: jsonschema.Draft202012Validator(entry) for entry in artifact_schema()["oneOf"]}
-EVENTS = {entry["title"]: jsonschema.Draft202012Validator(entry) for entry in event_schema()["oneOf"]}
-
-
-@pytest.mark.parametrize("kind", get_args(AnyArtifact), ids=lambda kind: kind.__name__)
-def test_every_artifact_fits_the_schema(kind: type[Any]) -> None:
-    @settings(max_examples=5, database=None, suppress_health_check=list(HealthCheck))
-    @given(values.instances(kind))
-    def law(artifact: Any) -> None:
-        KINDS[kind.__name__].validate(to_dict(artifact))
-
-    law()
-
-
-@pytest.mark.parametrize("name", EVENT_TYPES)
-def test_every_event_fits_the_schema(name: str) -> None:
-    @settings(max_examples=5, database=None, suppress_health_check=list(HealthCheck))
-    @given(values.instances(EVENT_TYPES[name]))
-    def law(event: Any) -> None:
-        EVENTS[name].validate(event_to_dict(event))
-
-    law()

@@ -7,7 +7,7 @@ class name) and its payload fields. A free object stands only where the wire giv
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -22,10 +22,12 @@ Objects = tuple[JsonObject, ...] | None | UnsetType
 MaybeObject = JsonObject | None | UnsetType
 WorktreeType = Literal["main", "submodule"] | None | UnsetType
 
+_DAY = "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
 _HOUR = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
-_TIMESTAMP = re.compile(  # a leap second is a second
-    rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})[Tt]{_HOUR}:(?:[0-5][0-9]|60)(?:\.[0-9]{{1,9}})?(?:[Zz]|[+-]{_HOUR})"
+TIMESTAMP: Final = (  # a leap second is a second
+    rf"({_DAY})[Tt]{_HOUR}:(?:[0-5][0-9]|60)(?:\.[0-9]{{1,9}})?(?:[Zz]|[+-]{_HOUR})"
 )
+_TIMESTAMP = re.compile(TIMESTAMP)
 
 
 class GraphEvent(Typed, frozen=True, tag_field="type", tag=True):

@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 
 from sapwood.core.codec import SHAPES, Shape
+from sapwood.core.config import CONFIG_FIELDS, ExecutionConfig
 from sapwood.core.event_artifacts import EVENT_TYPES
+from sapwood.core.events import TIMESTAMP
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.shapes import Field
 from sapwood.core.typed import JsonObject, Typed
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-KEY_PATTERN = "^ak:[0-7][0-9A-HJKMNP-TV-Z]{25}(/[0-7][0-9A-HJKMNP-TV-Z]{25}){0,63}$"
+_END = r"$(?!\n)"  # the `$` of some readers also stands before a last line break
+KEY_PATTERN = "^ak:[0-7][0-9A-HJKMNP-TV-Z]{25}(/[0-7][0-9A-HJKMNP-TV-Z]{25}){0,63}" + _END
 
 
 def artifact_schema() -> JsonObject:
@@ -29,6 +32,7 @@ def event_schema() -> JsonObject:
     for name, cls in sorted(EVENT_TYPES.items()):
         fields = {field.name: field for field in msgspec.structs.fields(cls) if field.name != "unknown"}
         properties = {"type": {"const": name}, **{field: _schema(info.type) for field, info in sorted(fields.items())}}
+        properties["timestamp"]["pattern"] = f"^{TIMESTAMP}{_END}"
         required = ["type", *sorted(field for field, info in fields.items() if info.required)]
         events.append({"title": name, "type": "object", "properties": properties, "required": required})
     return {"$schema": DRAFT, "title": "A graph event", "oneOf": events}
@@ -42,10 +46,12 @@ def _kind_schema(kind: str, shape: Shape) -> JsonObject:
         content = {"type": "string", **({"contentEncoding": "base64"} if shape.media == "bytes" else {})}
     else:
         content = _schema(_types(shape.cls)[shape.content_field].type)
+    if shape.cls is ExecutionConfig:
+        content["allOf"] = [_null_says_why(name) for name in CONFIG_FIELDS]
     metadata = _object_schema(shape.cls, shape.metadata)
+    metadata["properties"]["media"] = False if shape.media is None else {"const": shape.media}
     if shape.media is not None:
-        metadata["properties"]["media"] = {"const": shape.media}
-        metadata["required"] = sorted([*metadata.get("required", []), "media"])
+        metadata["required"] = sorted([*metadata["required"], "media"])
     return {
         "title": kind,
         "type": "object",
@@ -53,11 +59,19 @@ def _kind_schema(kind: str, shape: Shape) -> JsonObject:
             "key": {"type": "string", "pattern": KEY_PATTERN},
             "kind": {"const": kind},
             "content": content,
-            "content_hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+            "content_hash": {"type": "string", "pattern": f"^[0-9a-f]{{64}}{_END}"},
             "metadata": metadata,
         },
         "required": ["key", "kind", "content", "content_hash", "metadata"],
         "additionalProperties": False,
+    }
+
+
+def _null_says_why(name: str) -> JsonObject:
+    reason = {"required": [name], "properties": {name: {"type": "string", "pattern": r"\S"}}}
+    return {
+        "if": {"properties": {name: {"type": "null"}}},
+        "then": {"properties": {"why_absent": reason}, "required": ["why_absent"]},
     }
 
 
