@@ -130,7 +130,7 @@ leaves = (
     | st.text(max_size=8)
     | st.text(st.characters(categories=["Cs", "Cc"]), min_size=1, max_size=3)
     | st.binary(max_size=40)
-    | st.sampled_from([KEY, object, print, -1, 0, 2**64, KEY.text + "/", "tpl.a.b", "ak:", 1e400])
+    | st.sampled_from([KEY, object, print, -1, 0, 2**64, KEY.text + "/", "tpl.a.b", "ak:", 1e400, range(2)])
 )
 junk = st.recursive(
     leaves,

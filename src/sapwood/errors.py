@@ -94,7 +94,7 @@ class InvalidInput(SapwoodError):
 
 class InvalidKey(InvalidInput):
     def __init__(self, text: object) -> None:
-        super().__init__(f"not an artifact key: {_shown(text)}; expected ak:<ULID>[/<ULID>...] in upper case")
+        super().__init__(f"not an artifact key: {shown(text)}; expected ak:<ULID>[/<ULID>...] in upper case")
         self.text = text
 
 
@@ -109,7 +109,7 @@ class WrongArgument(InvalidInput):
     """An argument of the wrong type, or a wrong value where no other error fits."""
 
     def __init__(self, name: str, value: object, expected: str) -> None:
-        super().__init__(f"argument {name} is {_shown(value)}; expected {expected}")
+        super().__init__(f"argument {name} is {shown(value)}; expected {expected}")
         self.name = name
         self.value = value
         self.expected = expected
@@ -117,14 +117,14 @@ class WrongArgument(InvalidInput):
 
 class InvalidTemplateId(InvalidInput):
     def __init__(self, text: object, why: str) -> None:
-        super().__init__(f"not a template id: {_shown(text)}: {why}; expected a form like tpl.agent.discovery.prompt")
+        super().__init__(f"not a template id: {shown(text)}: {why}; expected a form like tpl.agent.discovery.prompt")
         self.text = text
         self.why = why
 
 
 class InvalidGuard(InvalidInput):
     def __init__(self, text: str, position: int, why: str) -> None:
-        super().__init__(f"guard {_shown(text)}: at character {position}: {why}")
+        super().__init__(f"guard {shown(text)}: at character {position}: {why}")
         self.text = text
         self.position = position
         self.why = why
@@ -173,7 +173,7 @@ class NotCanonical(InvalidInput):
 
 class InvalidHandoff(InvalidInput):
     def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"handoff field {field} is {_shown(value)}; expected {expected}")
+        super().__init__(f"handoff field {field} is {shown(value)}; expected {expected}")
         self.field = field
         self.value = value
         self.expected = expected
@@ -187,7 +187,7 @@ class InvalidEnvelope(InvalidInput):
 
 class InvalidPhase(InvalidInput):
     def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"phase field {field} is {_shown(value)}; expected {expected}")
+        super().__init__(f"phase field {field} is {shown(value)}; expected {expected}")
         self.field = field
         self.value = value
         self.expected = expected
@@ -202,7 +202,7 @@ class InvalidArtifact(InvalidInput):
 
 class UnknownTokenizer(InvalidInput):
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"tokenizer {_shown(name)}: {why}; chars/4 is always there")
+        super().__init__(f"tokenizer {shown(name)}: {why}; chars/4 is always there")
         self.name = name
         self.why = why
 
@@ -282,14 +282,14 @@ class NotFound(SapwoodError):
 
 class PathRefused(InvalidInput):
     def __init__(self, path: str, reason: str, allowed: str) -> None:
-        super().__init__(f"cannot write {_shown(path)}: {reason}; {allowed}")
+        super().__init__(f"cannot write {shown(path)}: {reason}; {allowed}")
         self.path = path
         self.reason = reason
 
 
 class DocumentNotWritten(SapwoodError):
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"cannot write {_shown(path)}: {reason}")
+        super().__init__(f"cannot write {shown(path)}: {reason}")
         self.path = path
         self.reason = reason
 
@@ -329,7 +329,7 @@ class ProviderBrokeProtocol(ProviderError):
 class ClockOutOfRange(SapwoodError):
     def __init__(self, now_ms: object) -> None:
         super().__init__(
-            f"the clock shows {_shown(now_ms)} ms; a key carries whole milliseconds from 0 to 2**48 - 1, set the clock"
+            f"the clock shows {shown(now_ms)} ms; a key carries whole milliseconds from 0 to 2**48 - 1, set the clock"
         )
         self.now_ms = now_ms
 
@@ -362,7 +362,7 @@ class EngineStuck(SapwoodError):
 
 class InvalidAnswer(InvalidInput):
     def __init__(self, node: str, answer: str, allowed: tuple[str, ...]) -> None:
-        super().__init__(f"gate {node} does not take {_shown(answer)}; it takes {', '.join(allowed)}")
+        super().__init__(f"gate {node} does not take {shown(answer)}; it takes {', '.join(allowed)}")
         self.node = node
         self.answer = answer
         self.allowed = allowed
@@ -522,7 +522,7 @@ def _one_line(text: str) -> str:
     return clean if len(text) <= _MESSAGE_CHARS else f"{clean}…"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Return `value` for a message: quoted, on one line, and short."""
     try:
         text = repr(value)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from msgspec import UNSET
 
-from sapwood.core.artifacts import AgentRequest, AnyArtifact, Execution, Input, Note, Report, ToolOutput
+from sapwood.core.artifacts import AgentRequest, AnyArtifact, Execution, IngestManifest, Input, Note, Report, ToolOutput
 from sapwood.core.canonical import canonical_json
 from sapwood.core.codec import SHAPES, from_dict, from_record, read_content, record_from_dict, to_dict, to_record
 from sapwood.core.config import ExecutionConfig, execution_config
@@ -21,7 +21,7 @@ from sapwood.core.event_artifacts import (
     event_of_artifact,
     event_to_dict,
 )
-from sapwood.core.events import AnyEvent, NodeAddedEvent, PauseEvent
+from sapwood.core.events import AnyEvent, NodeAddedEvent, NodeUpdatedEvent, PauseEvent
 from sapwood.core.hashing import hash_bytes
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
@@ -236,6 +236,16 @@ def test_visit_and_try_are_metadata() -> None:
         lambda: from_dict({"key": KEY.text}),
         lambda: execution_config(KEY, {"policies": "\ud800"}),
         lambda: from_dict({**to_dict(Execution(KEY)), "content_hash": "0" * 64}),
+        lambda: from_dict({**to_dict(Execution(KEY)), "kind": 10**5_000}),
+        lambda: from_dict({**to_dict(Execution(KEY)), "kind": "two\nlines"}),
+        lambda: from_dict({**to_dict(Execution(KEY)), "metadata": []}),
+        lambda: from_dict({**to_dict(Execution(KEY)), "metadata": {"media": 10**5_000}}),
+        lambda: from_dict({**to_dict(IngestManifest(KEY, manifest={})), "metadata": {"media": "text"}}),
+        lambda: from_record(Record(KEY, "Execution", b"{}", "", b'{"media":%s}' % (b"9" * 5_000))),
+        lambda: event_from_dict({"type": 10**5_000}),
+        lambda: event_from_dict(
+            {**event_to_dict(NodeUpdatedEvent("e", None, "2026-01-01T00:00:00Z")), "updates": range(2)}
+        ),
         lambda: event_from_dict({"type": "NodeAdded"}),
         lambda: event_from_dict({"type": "NodeAddedEvent", "event_id": "e"}),
     ],

@@ -10,7 +10,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.shapes import Field, fields_of, given
 from sapwood.core.typed import Typed
-from sapwood.errors import InvalidArtifact
+from sapwood.errors import InvalidArtifact, shown
 
 Reader = Literal["standard", "interrupt", "goal_resolution", "merge_summary", "results"]
 
@@ -45,7 +45,9 @@ class AgentModel(Artifact, frozen=True):
     def serialize(self, *, for_: Reader = "standard") -> str:
         """Return what this reader needs, as one `name: JSON` line for each field that was given."""
         if not isinstance(for_, str) or for_ not in SHOWN:
-            raise InvalidArtifact(f"{self.kind}.serialize", f"for_ is {for_!r}; expected one of {', '.join(SHOWN)}")
+            raise InvalidArtifact(
+                f"{self.kind}.serialize", f"for_ is {shown(for_)}; expected one of {', '.join(SHOWN)}"
+            )
         fields = given(self, _fields(type(self)), {})
         names = SHOWN[for_]
         if names is None:

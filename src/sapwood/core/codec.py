@@ -23,7 +23,7 @@ from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.record import Record
 from sapwood.core.shapes import Field, fields_of, given, take, typed
 from sapwood.core.typed import JsonObject
-from sapwood.errors import InvalidArtifact, NotCanonical
+from sapwood.errors import InvalidArtifact, NotCanonical, shown
 
 WIRE_FIELDS: Final = frozenset({"key", "kind", "content", "content_hash", "metadata"})
 
@@ -85,7 +85,7 @@ def from_record(record: Record) -> Artifact | UnknownArtifact:
     metadata = read_object(record.metadata, f"{where} metadata")
     media = metadata.pop("media", UNSET)
     if media != (shape.media or UNSET):
-        raise InvalidArtifact(where, f"media is {media!r}; expected {shape.media or 'none'}")
+        raise InvalidArtifact(where, f"media is {shown(media)}; expected {shape.media or 'none'}")
     fields: JsonObject = {"key": record.key, "metadata": metadata}
     if shape.content_field is None:
         fields["unknown"] = read_object(record.content, where)
@@ -156,9 +156,11 @@ def record_from_dict(data: Mapping[str, Any]) -> Record:
     if data.keys() != WIRE_FIELDS:
         raise InvalidArtifact("artifact", f"has {sorted(map(str, data))}; expected {sorted(WIRE_FIELDS)}")
     key, kind, metadata = ArtifactKey(data["key"]), data["kind"], data["metadata"]
+    if not isinstance(kind, str) or not kind.isprintable() or not kind:
+        raise InvalidArtifact(f"artifact {key}", f"its kind is {shown(kind)}; expected printable text")
     where = f"{kind} {key}"
-    if not isinstance(kind, str) or not kind.isprintable() or not kind or not isinstance(metadata, dict):
-        raise InvalidArtifact(where, "expected a kind that is printable text and metadata that is an object")
+    if not isinstance(metadata, dict):
+        raise InvalidArtifact(where, f"its metadata is {shown(metadata)}; expected an object")
     content, media = data["content"], metadata.get("media")
     if media not in (None, "text"):
         content = _unbase64(content, where)
@@ -177,7 +179,7 @@ def _content(value: Any, media: Any, where: str) -> bytes:
         return utf8(value, where)
     if media != "text" and isinstance(value, bytes):
         return value
-    raise InvalidArtifact(where, f"content of type {type(value).__name__} with media {media!r}")
+    raise InvalidArtifact(where, f"content of type {type(value).__name__} with media {shown(media)}")
 
 
 def _value(content: bytes, media: Any, where: str | Record) -> Any:

@@ -11,7 +11,7 @@ from sapwood.core.expect import expect
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.shapes import fields_of, given, take, typed
 from sapwood.core.typed import JsonObject
-from sapwood.errors import InvalidArtifact
+from sapwood.errors import InvalidArtifact, shown
 
 _HEAD = ("event_id", "node_id", "timestamp", "type")
 
@@ -74,7 +74,7 @@ def event_from_dict(data: Mapping[str, Any]) -> GraphEvent:
     name = rest.pop("type", None)
     cls = EVENT_TYPES.get(name) if isinstance(name, str) else None
     if cls is None:
-        raise InvalidArtifact("event.type", f"{name!r} is none of the {len(EVENT_TYPES)} graph event types")
+        raise InvalidArtifact("event.type", f"{shown(name)} is none of the {len(EVENT_TYPES)} graph event types")
     fields: JsonObject = {"unknown": rest}
     take(_FIELDS[cls], rest, fields)
     return typed(cls, fields, cls.__name__)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from sapwood.errors import InvalidSettings
+from sapwood.errors import InvalidSettings, shown
 
 # Files that run code by merely being there, or that hold secrets.
 _RUN_BY_TOOLS = (".git", ".gitmodules", ".github", ".pre-commit-config.yaml", ".envrc")
@@ -33,7 +33,7 @@ class IngestLimits:
         for limit in fields(self):
             value = getattr(self, limit.name)
             if type(value) is not int or value < 0:
-                raise InvalidSettings(f"ingest.limits.{limit.name}", f"{value!r} is not a count")
+                raise InvalidSettings(f"ingest.limits.{limit.name}", f"{shown(value)} is not a count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class IngestSettings:
         if isinstance(self.limits, Mapping):
             object.__setattr__(self, "limits", _limits(self.limits))
         if not isinstance(self.limits, IngestLimits):
-            raise InvalidSettings("ingest.limits", f"{self.limits!r} is not a table of limits")
+            raise InvalidSettings("ingest.limits", f"{shown(self.limits)} is not a table of limits")
         _expect("portable_names", self.portable_names, (True, False))
         _expect("visible_names", self.visible_names, (True, False))
         _expect("on_error", self.on_error, ("continue", "fail"))
@@ -69,14 +69,14 @@ class IngestSettings:
         if isinstance(given, IngestSettings):
             return given
         if not isinstance(given, Mapping):
-            raise InvalidSettings("ingest", f"{given!r} is not a table of settings")
+            raise InvalidSettings("ingest", f"{shown(given)} is not a table of settings")
         own = {name.name for name in fields(cls)}
         chosen = {name: value for name, value in given.items() if name in own}
         flat = {name: value for name, value in given.items() if name not in own}
         if flat:
             limits = chosen.get("limits", {})
             if not isinstance(limits, Mapping):
-                raise InvalidSettings("ingest.limits", f"{limits!r} is not a table of limits")
+                raise InvalidSettings("ingest.limits", f"{shown(limits)} is not a table of limits")
             chosen["limits"] = {**limits, **flat}
         return cls(**chosen)
 
@@ -87,7 +87,7 @@ def _names(given: object) -> frozenset[str]:
     if given is False or given is None:
         return frozenset()
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidSettings("ingest.deny_names", f"{given!r} is not a set of names")
+        raise InvalidSettings("ingest.deny_names", f"{shown(given)} is not a set of names")
     return frozenset(str(name).casefold() for name in given)
 
 
@@ -101,4 +101,4 @@ def _limits(given: Mapping[str, Any]) -> IngestLimits:
 
 def _expect(name: str, value: object, allowed: tuple[object, ...]) -> None:
     if value not in allowed:
-        raise InvalidSettings(f"ingest.{name}", f"{value!r} is not one of {', '.join(map(str, allowed))}")
+        raise InvalidSettings(f"ingest.{name}", f"{shown(value)} is not one of {', '.join(map(str, allowed))}")

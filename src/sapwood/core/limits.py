@@ -13,7 +13,7 @@ from typing import Any
 
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import Limits, Price
-from sapwood.errors import InvalidSettings, LimitReached
+from sapwood.errors import InvalidSettings, LimitReached, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def read_prices(settings: Mapping[str, Any]) -> dict[str, Price]:
             raise InvalidSettings(f"prices.{model}", "expected a table with input and output")
         for name, value in price.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise InvalidSettings(f"prices.{model}.{name}", f"{value!r} is no price of a million tokens")
+                raise InvalidSettings(f"prices.{model}.{name}", f"{shown(value)} is no price of a million tokens")
         prices[model] = Price(input_per_million=price.get("input", 0.0), output_per_million=price.get("output", 0.0))
     return prices
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from sapwood.core.expect import expect, expect_each
 from sapwood.core.hashing import utf8
-from sapwood.errors import InvalidArtifact, WrongArgument
+from sapwood.errors import InvalidArtifact, WrongArgument, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Contribution:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise InvalidArtifact("PromptContribution", f"the contributor has no name: {self.name!r}")
+            raise InvalidArtifact("PromptContribution", f"the contributor has no name: {shown(self.name)}")
         if not isinstance(self.text, str):
             raise InvalidArtifact("PromptContribution", f"{self.name} contributed {type(self.text).__name__}, not text")
         if type(self.order) is not int:
-            raise InvalidArtifact("PromptContribution", f"the order of {self.name} is no integer: {self.order!r}")
+            raise InvalidArtifact("PromptContribution", f"the order of {self.name} is no integer: {shown(self.order)}")
         if self.slot not in ("prompt", "context"):
             raise InvalidArtifact("PromptContribution", f"the slot of {self.name} is neither prompt nor context")
         utf8(self.name, "the name of a contributor")

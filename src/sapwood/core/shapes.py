@@ -104,6 +104,8 @@ def typed(cls: type[AnyTyped], fields: JsonObject, where: str) -> AnyTyped:
         return msgspec.convert(fields, cls, dec_hook=_read_key)
     except msgspec.ValidationError as error:
         raise InvalidArtifact(where, str(error)) from None
+    except AttributeError:  # the converter takes what has items for an object, a range or an array too
+        raise InvalidArtifact(where, "a value of a type that is not one of JSON's") from None
     except UnicodeEncodeError:  # the converter looks at the UTF-8 form of a text where it compares names
         raise InvalidArtifact(where, "a text with a lone surrogate; stored text must be valid Unicode") from None
 

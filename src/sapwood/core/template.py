@@ -21,6 +21,7 @@ from sapwood.errors import (
     TemplateLimit,
     TemplateNotStatic,
     TemplateSyntax,
+    shown,
 )
 
 MAX_LEVELS: Final = 8
@@ -136,7 +137,7 @@ def declared_variables(text: str, given: Iterable[str] = (), template_id: str | 
 
 def _checked_name(name: object, template_id: str | None, line: int | None = None) -> str:
     if not isinstance(name, str) or not name.isidentifier():
-        raise TemplateSyntax(f"{name!r} cannot be the name of a variable", template_id=template_id, line=line)
+        raise TemplateSyntax(f"{shown(name)} cannot be the name of a variable", template_id=template_id, line=line)
     return name
 
 

@@ -20,7 +20,7 @@ from sapwood.core.kind import Artifact
 from sapwood.core.prompt import Contribution, Contributor
 from sapwood.core.record import Record
 from sapwood.core.template import Templated, TemplateId
-from sapwood.errors import InvalidArtifact, SapwoodError, ScopeEnded, WrongArgument
+from sapwood.errors import InvalidArtifact, SapwoodError, ScopeEnded, WrongArgument, shown
 from sapwood.runtime.prompts import compose
 from sapwood.runtime.records import (
     checked_text,
@@ -202,7 +202,7 @@ class Agent(Scope):
     def _say(self, kind: str, text: str, content_type: str, metadata: dict[str, Any]) -> ArtifactKey:
         if content_type not in CONTENT_TYPES:
             raise InvalidArtifact(
-                f"{kind}.content_type", f"{content_type!r}; expected one of {', '.join(CONTENT_TYPES)}"
+                f"{kind}.content_type", f"{shown(content_type)}; expected one of {', '.join(CONTENT_TYPES)}"
             )
         self._run.recorder.check_open()  # in a forked child, before the locks that some thread of the parent held
         child = self._run.keys.child
