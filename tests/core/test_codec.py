@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, get_args
 
 import msgspec
@@ -21,7 +22,14 @@ from sapwood.core.event_artifacts import (
     event_of_artifact,
     event_to_dict,
 )
-from sapwood.core.events import AnyEvent, NodeAddedEvent, NodeUpdatedEvent, PauseEvent
+from sapwood.core.events import (
+    AnyEvent,
+    NodeAddedEvent,
+    NodePrunedEvent,
+    NodeUpdatedEvent,
+    PauseEvent,
+    WorktreeCreatedEvent,
+)
 from sapwood.core.hashing import hash_bytes
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
@@ -256,6 +264,25 @@ def test_what_does_not_fit_is_refused_with_a_typed_error(make: Any) -> None:
     assert "\n" not in str(caught.value)
     assert caught.value.where
     assert caught.value.why
+
+
+class Word(StrEnum):
+    MAIN = "main"
+    OTHER = "other"
+
+
+def test_a_text_that_carries_more_is_its_text() -> None:
+    now = "2026-01-01T00:00:00Z"
+    main: Any = Word.MAIN
+    event = WorktreeCreatedEvent(main, None, now, worktree_id=Word.OTHER, worktree_type=main)
+    wire = event_to_dict(event)
+    assert {type(value) for value in wire.values()} == {str, type(None)}
+    assert event_from_dict({**wire, "event_id": Word.MAIN, "worktree_type": Word.MAIN}) == event
+    pruned = artifact_of_event(KEY, NodePrunedEvent("e", None, now, worktree_ids=(Word.MAIN, "b")))
+    assert b'"worktree_ids":["main","b"]' in to_record(pruned).content
+    assert to_record(Note(KEY, text=Word.OTHER, content_type="text")).content == b"other"
+    with pytest.raises(InvalidArtifact, match="expected one of main, submodule"):
+        WorktreeCreatedEvent("e", None, now, worktree_type=Word.OTHER)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [float("nan"), "\ud800", {1: 2}, b"x", {"a"}])

@@ -28,7 +28,12 @@ class Typed(msgspec.Struct, frozen=True, kw_only=True):
         for name, accepted, look_inside in _CHECKS.get(kind) or _checks_of(kind):
             value = getattr(self, name)
             if type(value) not in accepted:
-                raise InvalidArtifact(f"{kind.__name__}.{name}", f"{_shown_type(value)}; expected {_names(accepted)}")
+                if not _is_text(value, accepted):
+                    raise InvalidArtifact(
+                        f"{kind.__name__}.{name}", f"{_shown_type(value)}; expected {_names(accepted)}"
+                    )
+                value = str.__str__(value)  # of a subclass, what it holds
+                msgspec.structs.force_setattr(self, name, value)
             if look_inside is not None:
                 look_inside(f"{kind.__name__}.{name}", value)
 
@@ -104,12 +109,17 @@ def _each(annotation: Any) -> Inside:
 
     def inside(path: str, value: Any) -> None:
         for index, item in enumerate(value):
-            if accepted is not None and type(item) not in accepted:
+            if accepted is not None and type(item) not in accepted and not _is_text(item, accepted):
                 raise InvalidArtifact(f"{path}[{index}]", f"{_shown_type(item)}; expected {_names(accepted)}")
             if look_inside is not None:
                 look_inside(f"{path}[{index}]", item)
 
     return inside
+
+
+def _is_text(value: object, accepted: frozenset[type]) -> bool:
+    """Tell whether `value` is text that carries more, as a recorded prompt carries its key, where text is accepted."""
+    return isinstance(value, str) and str in accepted
 
 
 def _shown_type(value: object) -> str:
