@@ -183,6 +183,13 @@ def test_reconstruct_rebuilds_the_prompt(run: Run, tmp_path: Path) -> None:
     assert told["tools"][0]["tool"] == "grep"
 
 
+def test_json_has_recorded_integers_of_any_size(tmp_path: Path) -> None:
+    with sapwood.open(tmp_path / "s.db") as store, store.record() as run, run.agent("a") as agent:
+        agent.tool_call("count", input=10**5_000, output=None)
+    for command in ("show", "reconstruct"):
+        assert f"1{'0' * 5_000}" in call(tmp_path, command, run.key.text, "--json").output
+
+
 def test_a_part_of_a_run_is_reconstructed_without_asking_for_what_stands_above(run: Run, tmp_path: Path) -> None:
     below = next(record for record in _records(tmp_path, run) if record.kind == "AgentRequest").key.text
     told = json.loads(call(tmp_path, "reconstruct", below, "--json").output)

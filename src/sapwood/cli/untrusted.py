@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import unicodedata
 from collections.abc import Iterable
+from typing import Any
 
 import click
 
@@ -19,6 +22,16 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """Return `text` visible and on one line: no name that an agent gave can begin a line of ours."""
     return visible(" ".join(text.split()))
+
+
+def json_line(value: Any) -> str:
+    """Return `value` as JSON on one line of ASCII, its integers exact: what was recorded may hold any."""
+    usual = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        return json.dumps(value)
+    finally:
+        sys.set_int_max_str_digits(usual)
 
 
 def _is_harmless(character: str) -> bool:

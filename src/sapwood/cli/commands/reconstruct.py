@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
 
 from sapwood.cli.opened import open_existing, store_options
-from sapwood.cli.untrusted import one_line
+from sapwood.cli.untrusted import json_line, one_line
 
 
 @click.command("reconstruct")
@@ -34,7 +33,7 @@ def command(key: str, store: str | None, project: str, as_json: bool) -> None:
             "outcomes": [{"name": one.name, "passed": one.passed} for one in told.outcomes],
             "findings": [finding.to_dict() for finding in told.findings],
         }
-        click.echo(json.dumps(answer))
+        click.echo(json_line(answer))
     else:
         for agent in told.agents:
             click.echo(

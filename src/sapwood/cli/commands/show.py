@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from itertools import islice
@@ -11,6 +10,7 @@ import click
 
 from sapwood.cli.artifact_lines import ArtifactLines
 from sapwood.cli.opened import open_existing, same_place, store_options
+from sapwood.cli.untrusted import json_line
 from sapwood.core.codec import to_dict
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import InvalidInput, NotFound
@@ -63,7 +63,7 @@ def command(
             if as_json:
                 record = reader.find(seen.key)
                 assert record is not None  # one snapshot
-                click.echo(json.dumps(to_dict(record)))
+                click.echo(json_line(to_dict(record)))
             else:
                 click.echo(lines.line(seen))
     if len(page) > limit and not as_json:
