@@ -6,6 +6,7 @@ import json
 import math
 import random
 import struct
+import sys
 from decimal import Decimal
 from enum import IntEnum
 from pathlib import Path
@@ -272,6 +273,19 @@ def test_integers_of_any_size_are_exact(digits: int) -> None:
 def test_what_was_written_is_read_back_exactly(digits: int) -> None:
     for value in (10**digits + 7, {"a": [-(10**digits), 1.5, "é", None]}):
         assert read_json(canonical_json(value)) == value
+
+
+@pytest.mark.parametrize("limit", [0, 640, 4_300])
+def test_the_interpreter_s_limit_for_integers_changes_no_text(limit: int) -> None:
+    usual = sys.get_int_max_str_digits()
+    value = [10**digits + 7 for digits in (639, 640, 641, 4_299, 4_300, 20_000)]
+    text = canonical_json(value)
+    sys.set_int_max_str_digits(limit)
+    try:
+        assert canonical_json(value) == text
+        assert read_json(text) == value
+    finally:
+        sys.set_int_max_str_digits(usual)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ MAX_NESTING: Final = 128
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _EXACT_BELOW = 2.0**53
-_DIGITS_AT_ONCE = 4000  # below the interpreter's limit for turning integers into text
+_DIGITS_AT_ONCE = 640  # the least to which the interpreter can be limited
 _HUGE = 10**_DIGITS_AT_ONCE
 
 
