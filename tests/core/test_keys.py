@@ -325,6 +325,18 @@ def test_keys_of_eight_threads_strictly_increase(clock: str, dose: Dose) -> None
     assert factory.child(parent) > max(together)
 
 
+def test_the_factories_of_a_process_are_one_series() -> None:
+    one, other = KeyFactory(), KeyFactory()
+    numbers = [factory.number() for _ in range(1_000) for factory in (one, other, KeyFactory())]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_factory_with_a_clock_of_its_own_keeps_to_it() -> None:
+    KeyFactory(clock=lambda: MAX_TIME_MS).root()
+    assert KeyFactory(clock=lambda: 5).root().time_ms == 5
+    assert KeyFactory().root().time_ms < MAX_TIME_MS
+
+
 def test_a_fork_never_mints_its_parents_keys() -> None:
     factory = KeyFactory(clock=lambda: 1_700_000_000_000)
     factory.root()

@@ -80,7 +80,7 @@ class Later:
     def __init__(self, store: Store, patch: pytest.MonkeyPatch) -> None:
         self.ahead_ms = 0
         patch.setattr(store, "clock", self)
-        patch.setattr(store.keys, "_clock", self)
+        patch.setattr(store.keys, "_next", KeyFactory(clock=self).number)
 
     def __call__(self) -> int:
         return now_ms() + self.ahead_ms
