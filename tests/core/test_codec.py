@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, get_args
 
@@ -34,6 +35,7 @@ from sapwood.core.hashing import hash_bytes
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.record import Record
+from sapwood.core.references import target_of
 from sapwood.core.typed import Typed
 from sapwood.errors import InvalidArtifact, InvalidText, NotCanonical
 from tests.conftest import Dose
@@ -329,6 +331,24 @@ def test_bytes_of_a_media_that_only_a_newer_version_knows_travel_as_base64() -> 
     assert to_dict(record)["content"] == "/3s="
     assert record_from_dict(to_dict(record)) == record
     assert read_content(record) == b"\xff{"
+
+
+DEEP = b'{"target":' + b"[" * 5000 + b"]" * 5000 + b"}"
+NO_JSON = [b"", b"{", b"[]x", b'"\xff"', b'{"target":"\xff"}', DEEP]
+
+
+@pytest.mark.parametrize("data", NO_JSON)
+def test_bytes_that_are_no_json_are_one_typed_error_however_they_are_read(data: bytes) -> None:
+    wrong_content = Record(KEY, "RefArtifact", data, hash_bytes(data))
+    for read in (read_content, from_record, to_dict, target_of):
+        with pytest.raises(InvalidArtifact):
+            read(wrong_content)
+    wrong_metadata = Record(KEY, "RefArtifact", b"{}", hash_bytes(b"{}"), data)
+    for read in (from_record, to_dict):
+        with pytest.raises(InvalidArtifact):
+            read(wrong_metadata)
+    with suppress(InvalidArtifact):
+        read_content(wrong_metadata)  # looks for the media alone
 
 
 @pytest.mark.parametrize("kind", [Input, ExecutionConfig])

@@ -16,6 +16,7 @@ import msgspec
 from sapwood.errors import NotCanonical
 
 MAX_NESTING: Final = 128
+NO_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what a decoder raises for wrong bytes
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _EXACT_BELOW = 2.0**53

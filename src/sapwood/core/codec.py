@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from sapwood.core.artifacts import AnyArtifact
-from sapwood.core.canonical import canonical_json, read_json
+from sapwood.core.canonical import NO_JSON, canonical_json, read_json
 from sapwood.core.expect import expect
 from sapwood.core.hashing import utf8
 from sapwood.core.keys import ArtifactKey
@@ -109,11 +109,11 @@ def read_content(record: Record) -> Any:
     if record.metadata == b"{}":  # most: a run is loaded by the thousand
         try:
             return _decode(record.content)
-        except (msgspec.MsgspecError, RecursionError):
+        except NO_JSON:
             return _value(record.content, None, record)  # a very long integer, or the error in words
     try:
         media = _read_media(record.metadata).media
-    except msgspec.DecodeError as error:
+    except NO_JSON as error:
         raise InvalidArtifact(f"{record.kind} {record.key}", f"its metadata is no JSON object: {error}") from None
     return _value(record.content, media, record)
 

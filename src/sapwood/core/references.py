@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from sapwood.core.canonical import NO_JSON
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.record import Record
 from sapwood.errors import InvalidArtifact, InvalidKey
@@ -23,6 +24,6 @@ _read = msgspec.json.Decoder(_Reference).decode
 
 def target_of(reference: Record) -> ArtifactKey:
     """Return the key it refers to; raise InvalidArtifact when its bytes name none."""
-    with suppress(msgspec.DecodeError, InvalidKey):
+    with suppress(*NO_JSON, InvalidKey):
         return ArtifactKey(_read(reference.content).target)
     raise InvalidArtifact(f"RefArtifact {reference.key}", "its target is no artifact key")
