@@ -113,6 +113,21 @@ def test_show_marks_an_empty_a_cut_and_a_dropped_context_orphans_and_repetitions
     assert sum("[same as " in line for line in shown) == 1
 
 
+def test_show_and_reconstruct_take_whatever_could_be_recorded(tmp_path: Path) -> None:
+    number = 10**5000  # more digits than the interpreter likes to print
+    manifests = [{"entries": 5}, {"dropped_artifact_ids": 5}, {"entries": [7]}, {"included_count": "x"}]
+    with sapwood.open(tmp_path / "s.db", clock=lambda: 2**48 - 1) as store, store.record() as run:  # in the year 10889
+        for place, manifest in enumerate(manifests):
+            with run.agent(f"a{place}") as agent:
+                agent.tool_call("count", input=number)
+                agent.report("r", context_manifest=manifest)
+    for words in (["show"], ["show", "--json"], ["show", "--timeline"], ["reconstruct"], ["reconstruct", "--json"]):
+        result = call(tmp_path, words[0], run.key.text, *words[1:])
+        assert result.exit_code == 0, words
+        assert (f"1{'0' * 5000}" in result.output) == ("--json" in words)
+    assert "+010889-08-02 05:31:50" in call(tmp_path, "runs").output
+
+
 def test_runs_are_paged_newest_first(tmp_path: Path) -> None:
     with sapwood.open(tmp_path / "s.db") as store:
         keys = [store.record().key.text for _ in range(5)]

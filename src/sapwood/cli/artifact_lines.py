@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from sapwood.cli.untrusted import visible
+from sapwood.core.canonical import NO_JSON
 from sapwood.core.codec import read_content
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
@@ -31,6 +32,22 @@ TELLING: Final = {  # the fields that say most, of the kinds whose content has m
 }
 
 
+class _Entry(msgspec.Struct):
+    dropped_chars: int = 0
+
+
+class _Manifest(msgspec.Struct):
+    included_count: int = 0
+    entries: tuple[_Entry, ...] = ()
+    dropped_artifact_ids: tuple[int, ...] = ()
+
+
+class _Reported(msgspec.Struct):
+    """What the metadata of a report tell of the context that its node got."""
+
+    context_manifest: _Manifest | None = None
+
+
 class ArtifactLines:
     """Writes the lines of one page; remembers what the lines before showed."""
 
@@ -52,7 +69,7 @@ class ArtifactLines:
         if seen.kind in SCOPES and (duration_ms := self._duration_ms(seen.key)) is not None:
             facts.append(human_duration(duration_ms))
         if not self._is_tree:
-            facts.insert(0, instant_of_ms(seen.key.time_ms)[11:-1])
+            facts.insert(0, instant_of_ms(seen.key.time_ms).partition("T")[2][:-1])
         facts += [f"[{mark}]" for mark in marks + context_marks(seen.metadata)]
         indent = "  " * level if self._is_tree else ""
         name = seen.key.last_segment if self._width >= NARROW and not self._with_keys else ""
@@ -97,14 +114,16 @@ def context_marks(metadata: bytes) -> list[str]:
     """Say where the context that a node got was empty, cut or had something left out."""
     if b'"context_manifest"' not in metadata:
         return []
-    manifest = msgspec.json.decode(metadata).get("context_manifest")
-    if not isinstance(manifest, dict):
+    try:
+        manifest = msgspec.json.decode(metadata, type=_Reported).context_manifest
+    except NO_JSON:
+        return []  # a manifest of somebody else's making, or damage, which verify names
+    if manifest is None:
         return []
-    entries = [entry for entry in manifest.get("entries") or () if isinstance(entry, dict)]
-    cut, dropped = sum(1 for entry in entries if entry.get("dropped_chars")), manifest.get("dropped_artifact_ids")
-    marks = ["context empty"] if not manifest.get("included_count") else []
-    marks += [f"context cut: {cut} of {len(entries)}"] if cut else []
-    return marks + ([f"context dropped: {len(dropped)}"] if dropped else [])
+    cut, dropped = sum(1 for entry in manifest.entries if entry.dropped_chars), len(manifest.dropped_artifact_ids)
+    marks = ["context empty"] if not manifest.included_count else []
+    marks += [f"context cut: {cut} of {len(manifest.entries)}"] if cut else []
+    return marks + ([f"context dropped: {dropped}"] if dropped else [])
 
 
 def preview(seen: Glance, room: int) -> str:

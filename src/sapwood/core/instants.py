@@ -12,6 +12,8 @@ _PRINTED = re.compile(
     r"(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_2000_YEARS_MS = 5 * 146_097 * 86_400_000
+_AFTER_9999_MS = 253_402_300_800_000
 
 
 def find_instant(value: object) -> str | None:
@@ -40,8 +42,11 @@ def _read(text: str) -> str | None:
 
 
 def instant_of_ms(milliseconds: int) -> str:
-    """Return the instant that many milliseconds after 1970."""
-    return _printed(_EPOCH + timedelta(milliseconds=milliseconds))
+    """Return the instant that many milliseconds after 1970; from the year 10000 on as `+010000-…`."""
+    if milliseconds < _AFTER_9999_MS:
+        return _printed(_EPOCH + timedelta(milliseconds=milliseconds))
+    earlier = instant_of_ms(milliseconds - _2000_YEARS_MS)  # the calendar repeats itself every 400
+    return f"+{int(earlier[:4]) + 2000:06d}{earlier[4:]}"
 
 
 def _printed(moment: datetime) -> str:

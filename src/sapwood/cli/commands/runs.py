@@ -37,7 +37,7 @@ def command(limit: int, before: str | None, status: str | None, store: str | Non
 
 
 def _line(row: RunRow) -> str:
-    started = instant_of_ms(row.started_ms)[:19].replace("T", " ")
+    started = instant_of_ms(row.started_ms).partition(".")[0].replace("T", " ")
     took = "" if row.ended_ms is None else human_duration(row.ended_ms - row.started_ms)
     if shutil.get_terminal_size((NARROW, 24)).columns < NARROW:
         return f"{row.key}  {row.status}\n  {row.workflow_run_id}  {started}  {took}".rstrip()
