@@ -70,6 +70,15 @@ def test_every_leaf_of_every_tree_up_to_256_leaves_has_a_proof_and_nothing_else_
             assert not proof or not is_included(LEAVES[index], index, size, proof[:-1], head)
 
 
+def test_bytes_moved_between_the_hashes_of_a_proof_are_no_proof() -> None:
+    leaf, *others = LEAVES[:2]
+    head, beside = reference_head([leaf, *others]), others[0]
+    assert is_included(leaf, 0, 2, [beside], head)
+    for cut in (1, 31):
+        assert not is_included(leaf + beside[:cut], 0, 2, [beside[cut:]], head)
+        assert not is_included(leaf[:cut], 0, 2, [leaf[cut:] + beside], head)
+
+
 def test_a_proof_of_no_leaf_is_refused() -> None:
     with pytest.raises(InvalidArtifact):
         prove_inclusion(LEAVES[:3], 3)

@@ -21,6 +21,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.errors import InvalidArtifact
 
 EMPTY_HEAD = sha256(b"").digest()
+_HASH_BYTES = 32
 _BATCH = 1024  # a power of two
 _NO_METADATA_HASH = sha256(b"{}").hexdigest()
 
@@ -187,8 +188,8 @@ def is_included(leaf_hash: bytes, index: int, size: int, proof: Sequence[bytes],
     expect(size, int, "size", "a number of leaves")
     expect(head, bytes, "head", "a hash")
     proof = expect_each(proof, bytes, "proof", "hashes")
-    if not 0 <= index < size:
-        return False
+    if not 0 <= index < size or {len(one) for one in (leaf_hash, *proof)} != {_HASH_BYTES}:
+        return False  # bytes moved from one hash into its neighbour would give the same head
     place, last, node = index, size - 1, leaf_hash
     for beside in proof:
         if last == 0:
