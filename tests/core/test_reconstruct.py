@@ -56,10 +56,10 @@ def test_everything_an_agent_did_is_attributed_to_it_and_nothing_else_is() -> No
 
 
 def change(kind: str, change_one: Callable[[Record], Record | None]) -> list[Record]:
-    """Return the records with the first one of a kind changed or left out, its hash made right again."""
+    """Return the records of the run, still open, with the first one of a kind changed or left out, its hash made right again."""
     changed: list[Record] = []
     done = False
-    for record in RUN.records:
+    for record in RUN.unsealed:
         if record.kind == kind and not done:
             done = True
             other = change_one(record)
@@ -113,24 +113,24 @@ def test_a_contribution_of_nobody_is_a_finding_and_the_rest_is_told() -> None:
 
 
 def test_a_reference_that_a_prompt_has_beside_its_template_changes_nothing() -> None:
-    prompt = next(record.key for record in RUN.records if record.kind == "RenderedPrompt")
+    prompt = next(record.key for record in RUN.unsealed if record.kind == "RenderedPrompt")
     other = replace(RUN.template, key=RUN.keys.root(), content=b"", content_hash=hash_bytes(b""))
     first = prompt.child("0" * 26)  # before the template's own
     see_also = to_record(RefArtifact(first, target=other.key, role="see"))
     shared = {record.key: record for record in (RUN.template, other)}
-    story = reconstruct(ArtifactTree([*RUN.records, see_also]), plain_render, RENDERER, shared.get)
+    story = reconstruct(ArtifactTree([*RUN.unsealed, see_also]), plain_render, RENDERER, shared.get)
     assert story.findings == []
     assert story.prompts[0].template_key == RUN.template.key
 
 
 def test_a_prompt_with_two_templates_is_a_finding() -> None:
-    first = next(record for record in RUN.records if record.kind == "RefArtifact")
+    first = next(record for record in RUN.unsealed if record.kind == "RefArtifact")
     second = replace(first, key=RUN.keys.child(first.key.parent or first.key))
-    assert codes(sorted([*RUN.records, second])) == ["two_templates"]
+    assert codes(sorted([*RUN.unsealed, second])) == ["two_templates"]
 
 
 def test_a_sub_agent_whose_dispatch_is_lost_belongs_to_the_agent_it_is_shown_under() -> None:
-    story = told([record for record in RUN.records if record.kind != "AgentRequests"])
+    story = told([record for record in RUN.unsealed if record.kind != "AgentRequests"])
     assert [(agent.node, agent.parent) for agent in story.agents] == [("lead", None), ("helper", RUN.lead)]
 
 
@@ -146,7 +146,7 @@ def test_wrong_plans_are_findings() -> None:
     link = DiscoveryLink(report=report.key, entry="nowhere")
     task = Task(id="t", title="", description="", dependencies=("t",), acceptance_criteria=(), discovery_links=(link,))
     ticket = PlanningTicket(RUN.keys.child(RUN.lead), tasks=(task,))
-    story = told(sorted([*RUN.records, to_record(report), to_record(ticket)]))
+    story = told(sorted([*RUN.unsealed, to_record(report), to_record(ticket)]))
     assert [(finding.code, finding.key) for finding in story.findings] == [
         ("dependency_cycle", ticket.key),
         ("unknown_entry", ticket.key),
@@ -154,14 +154,14 @@ def test_wrong_plans_are_findings() -> None:
 
 
 def test_changed_bytes_under_an_old_hash_are_found() -> None:
-    for index, record in enumerate(RUN.records):
+    for index, record in enumerate(RUN.unsealed):
         other = replace(record, content=record.content + b" ")
-        found = told([*RUN.records[:index], other, *RUN.records[index + 1 :]]).findings
+        found = told([*RUN.unsealed[:index], other, *RUN.unsealed[index + 1 :]]).findings
         assert ("hash_mismatch", record.key) in {(finding.code, finding.key) for finding in found}
 
 
 def test_many_broken_things_are_all_told() -> None:
-    broken = [record for record in RUN.records if record.kind != "PromptArgs"]
+    broken = [record for record in RUN.unsealed if record.kind != "PromptArgs"]
     assert codes(broken) == ["missing_args", "missing_args"]
 
 
@@ -169,11 +169,11 @@ def test_a_mismatch_under_another_renderer_version_is_no_failure() -> None:
     records = change("RenderedPrompt", lambda record: replace(record, content=b"rendered otherwise"))
     (finding,) = told(records, ("plain", "2")).findings
     assert (finding.code, finding.is_failure) == ("renderer_changed", False)
-    assert told(RUN.records, ("plain", "2")).findings == []
+    assert told(RUN.unsealed, ("plain", "2")).findings == []
 
 
 def test_a_template_that_is_not_stored_or_was_changed_is_found() -> None:
-    tree = ArtifactTree(RUN.records)
+    tree = ArtifactTree(RUN.unsealed)
     story = reconstruct(tree, plain_render, RENDERER)
     assert sorted({finding.code for finding in story.findings}) == ["dangling_reference", "missing_template"]
     assert [prompt.rebuilt for prompt in story.prompts] == [None, None]
@@ -186,9 +186,9 @@ def test_a_renderer_that_fails_is_a_finding() -> None:
     def fails(text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None) -> str:
         raise UndefinedValue("x is undefined", template_id=template_id)
 
-    story = reconstruct(ArtifactTree(RUN.records), fails, RENDERER, RUN.find_shared)
+    story = reconstruct(ArtifactTree(RUN.unsealed), fails, RENDERER, RUN.find_shared)
     assert [finding.code for finding in story.findings] == ["render_failed", "render_failed"]
-    story = reconstruct(ArtifactTree(RUN.records), fails, ("plain", "2"), RUN.find_shared)
+    story = reconstruct(ArtifactTree(RUN.unsealed), fails, ("plain", "2"), RUN.find_shared)
     assert [(one.code, one.is_failure) for one in story.findings] == [("renderer_changed", False)] * 2
 
 
@@ -196,16 +196,46 @@ def test_a_prompt_that_cannot_be_rebuilt_within_the_limits_is_no_failure() -> No
     def stopped(text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None) -> str:
         raise TemplateLimit("more than 1 s of processor time", template_id=template_id)
 
-    story = reconstruct(ArtifactTree(RUN.records), stopped, RENDERER, RUN.find_shared)
+    story = reconstruct(ArtifactTree(RUN.unsealed), stopped, RENDERER, RUN.find_shared)
     assert [(one.code, one.is_failure) for one in story.findings] == [("not_rebuilt", False)] * 2
     assert [prompt.is_rebuilt for prompt in story.prompts] == [False, False]
 
 
 def test_an_orphan_is_told_and_is_no_failure() -> None:
     late = to_record(Note(RUN.keys.child(RUN.keys.child(RUN.helper)), text="late", content_type="text"))
-    story = told(sorted([*RUN.records, late]))
+    story = told(sorted([*RUN.unsealed, late]))
     assert [(finding.code, finding.is_failure) for finding in story.findings] == [("orphan", False)]
     assert story.attribution[late.key] == RUN.helper
+
+
+def elsewhere(record: Record) -> Record:
+    return replace(record, key=(record.key.parent or record.key).child("0" * 26))
+
+
+DAMAGE: list[Callable[[Record], list[Record]]] = [
+    lambda record: [],
+    lambda record: [replace(record, content=b"{}", content_hash=hash_bytes(b"{}"))] if record.content != b"{}" else [],
+    lambda record: [replace(record, metadata=b'{"new":1}')],
+    lambda record: [replace(record, kind="KindOfTomorrow")],
+    lambda record: [elsewhere(record)],
+    lambda record: [record, elsewhere(record)],
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_whatever_is_done_to_an_artifact_of_a_sealed_run_is_found(damage: Callable[[Record], list[Record]]) -> None:
+    for place, record in enumerate(RUN.unsealed):
+        story = told([*RUN.records[:place], *damage(record), *RUN.records[place + 1 :]])
+        assert any(finding.is_failure for finding in story.findings), record
+
+
+def test_a_seal_is_compared_with_its_own_run_and_only_where_the_run_is_there() -> None:
+    beside = [RUN.template, *RUN.records]
+    part = [record for record in RUN.records if record.key == RUN.lead or RUN.lead.is_ancestor_of(record.key)]
+    for records in (beside, part, RUN.records[-1:]):
+        assert not [finding for finding in told(records).findings if finding.is_failure]
+    second = replace(RUN.records[-1], key=RUN.keys.child(RUN.root))
+    assert codes([*RUN.records, second]) == ["two_seals"]
 
 
 @pytest.mark.mutant

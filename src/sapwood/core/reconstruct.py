@@ -1,7 +1,8 @@
 """What happened in a run, from its tree alone: prompts, tool use, events, who did what, in which order.
 
 Every prompt is rebuilt from its template version, arguments and contributions, and compared byte for byte with what is
-stored. Whatever is broken comes back as a list of findings; nothing stops at the first.
+stored; a sealed run is compared with its Seal. Whatever is broken comes back as a list of findings; none of them stops
+the telling.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sapwood.core.artifacts import (
     OutcomeEvidence,
     RefArtifact,
     RenderedPrompt,
+    Seal,
     ToolCallArtifact,
     ToolInput,
     ToolOutput,
@@ -28,6 +30,7 @@ from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.plans import check_plans
 from sapwood.core.rebuild import Find, Render, check_hashes, rebuild_prompt
 from sapwood.core.record import Record
+from sapwood.core.seal import check_seal, is_seal, summarise
 from sapwood.core.tree import ArtifactTree, check_orphans
 from sapwood.errors import InvalidArtifact
 
@@ -109,6 +112,7 @@ def reconstruct(
         elif isinstance(artifact, RefArtifact) and story.find(artifact.target) is None:
             told.findings.append(Finding("dangling_reference", key, f"{artifact.target} is not stored"))
     told.findings.extend(check_plans(typed.values()))
+    told.findings.extend(_check_seals(tree, typed))
     events = (typed.get(key) for key in told.timeline)
     told.events.extend(event for event in events if isinstance(event, EventArtifact))
     return told
@@ -120,6 +124,19 @@ def _readable(tree: ArtifactTree, findings: list[Finding]) -> Iterator[tuple[Art
             yield record.key, from_record(record)
         except InvalidArtifact as error:
             findings.append(Finding("unreadable", record.key, str(error)))
+
+
+def _check_seals(tree: ArtifactTree, typed: dict[ArtifactKey, Artifact | UnknownArtifact]) -> Iterator[Finding]:
+    """Yield where a run is not what its Seal says; neither an open run nor a part of one has a Seal."""
+    seals: dict[ArtifactKey, Seal] = {}
+    for record in tree.of_kind("Seal"):
+        seal = typed.get(record.key)
+        if is_seal(record) and isinstance(seal, Seal):
+            seals.setdefault(seal.key.root, seal)
+    for run, seal in seals.items():
+        summary = summarise(tree.walk(run))
+        if summary.counts:  # else the Seal alone was asked for
+            yield from check_seal(seal, run, summary)
 
 
 def _attribution(tree: ArtifactTree) -> Iterator[tuple[ArtifactKey, ArtifactKey]]:
