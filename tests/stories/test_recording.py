@@ -24,6 +24,7 @@ from sapwood.core.artifacts import (
     Note,
     OutcomeEvidenceArtifacts,
     PromptContribution,
+    PromptTemplate,
     RefArtifact,
     RenderedPrompt,
     Seal,
@@ -531,6 +532,19 @@ def test_what_is_added_belongs_to_the_run_refers_to_what_is_stored_and_is_no_sea
                 run.add(artifact)
     assert status(store, run) == "completed"
     assert store.verify(run.key).findings == ()
+
+
+def test_a_template_is_registered_and_not_published_and_one_inside_a_run_belongs_to_that_run(store: Store) -> None:
+    version = store.templates.register(TEMPLATE, "Find {{ what }}.", variables=["what"])
+    registered = store.load(version.key).root
+    with pytest.raises(sapwood.InvalidArtifact, match="register"):
+        store.publish(msgspec.structs.replace(registered, key=store.keys.root()))
+    for _ in range(2):
+        with store.record() as run, run.agent("a") as agent:
+            about: dict[str, Any] = {"template_id": TEMPLATE, "variables": ("what",), "last_updated_ms": 1}
+            agent.add(PromptTemplate(agent.child_key(), text=version.text, **about))
+    assert [found.key for found in store.artifacts.list_versions(TEMPLATE)] == [version.key]
+    assert store.verify().findings == ()
 
 
 def ticket(key: sapwood.ArtifactKey, task: str, needs: tuple[str, ...] = (), *links: DiscoveryLink) -> PlanningTicket:

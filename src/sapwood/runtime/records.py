@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from sapwood.core.artifacts import AgentRequest, AgentResult, EndStatus
+from sapwood.core.artifacts import AgentRequest, AgentResult, EndStatus, PromptTemplate
 from sapwood.core.canonical import canonical_json
 from sapwood.core.codec import from_foreign, to_record
 from sapwood.core.event_artifacts import EVENT_ARTIFACTS, event_from_dict, event_to_dict
@@ -37,6 +37,8 @@ def offered_record(artifact: Artifact | UnknownArtifact | Record) -> Record:
     record = to_record(artifact)
     if is_seal(record):
         raise InvalidArtifact(f"Seal {record.key}", "only complete(), fail() and cancel() seal a run")
+    if record.kind == PromptTemplate.__name__ and record.key.depth == 1:
+        raise InvalidArtifact(f"PromptTemplate {record.key}", "only templates.register() adds a version")
     if findings := check_plan(artifact):
         raise InvalidArtifact(f"{record.kind} {record.key}", "; ".join(finding.message for finding in findings))
     return record

@@ -15,7 +15,7 @@ from sapwood.core.template import TemplateId, TemplateVersion
 from sapwood.errors import DuplicateClaim, DuplicateKey, RunChanged, RunSealed, StoreClosed
 from sapwood.ports import GLANCE_BYTES, Claim, Glance, Outline, Reader, RunEnd, RunRow, RunStart
 from sapwood.storage.rows import LAST_KEY, end_of_subtree
-from sapwood.storage.templates import template_id_of, to_version, version_record
+from sapwood.storage.templates import is_version, template_id_of, to_version, version_record
 
 LOCATION = "memory:"
 
@@ -256,7 +256,7 @@ def _add_records(state: _State, records: Sequence[Record]) -> None:
         if packed in state.records:
             raise DuplicateKey([record.key.text])
         state.records[packed] = record
-        if record.kind == "PromptTemplate":
+        if is_version(record):
             state.templates[template_id_of(record), record.content_hash] = record.key
 
 

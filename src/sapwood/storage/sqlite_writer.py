@@ -23,7 +23,7 @@ from sapwood.storage.rows import (
 )
 from sapwood.storage.sqlite_damage import RUN_ROW
 from sapwood.storage.sqlite_reader import COUNT, SqliteReader
-from sapwood.storage.templates import template_id_of, to_version
+from sapwood.storage.templates import is_version, template_id_of, to_version
 
 INSERT = "insert into artifact (key, kind, hash, metadata, content, chunks, crc) values (?, ?, ?, ?, ?, ?, ?)"
 INSERT_CHUNK = "insert into chunk (hash, data) select ?1, ?2 where not exists (select 1 from chunk where hash = ?1)"
@@ -91,7 +91,7 @@ class SqliteWriter:
                 self._execute(INSERT_RUN, _with_crc(key.pack(), number, "running", started_ms, None, None, owner, *ids))
             self._connection.executemany(INSERT, rows)
             for record in records:
-                if record.kind == "PromptTemplate":
+                if is_version(record):
                     digest = bytes.fromhex(record.content_hash)
                     self._execute(INSERT_TEMPLATE, (template_id_of(record), digest, record.key.pack()))
             for claim in claims:

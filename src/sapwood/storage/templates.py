@@ -39,6 +39,11 @@ def to_version(record: Record) -> TemplateVersion:
         raise InvalidArtifact(f"{record.kind} {record.key}", f"cannot be read as a template: {error!r}") from error
 
 
+def is_version(record: Record) -> bool:
+    """Tell whether this record is a shared template version; one inside a run is a part of that run alone."""
+    return record.kind == "PromptTemplate" and record.key.depth == 1
+
+
 def template_id_of(record: Record) -> str:
     """Return the template id that stands in the record's metadata."""
     return str(msgspec.json.decode(record.metadata)["template_id"])
