@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 import sapwood
 from sapwood.cli.main import cli
-from sapwood.core.artifacts import Note
+from sapwood.core.artifacts import Note, PromptArgs, PromptTemplate, RenderedPrompt
 from sapwood.core.record import Record
 from sapwood.runtime.run import Run
 
@@ -225,6 +226,11 @@ def test_no_name_that_an_agent_gave_begins_a_line_or_reaches_a_terminal_alive(tm
         with store.record() as run, run.agent("pick") as agent:
             agent.prompt("tpl.x.y")
             agent.tool_call(evil, input=1, output=2)
+            prompt = RenderedPrompt(agent.child_key(), text="Hi", renderer="r", renderer_version="1")
+            agent.add(prompt)
+            about: dict[str, Any] = {"template_id": evil, "variables": (), "last_updated_ms": 1}
+            agent.add(PromptTemplate(store.keys.child(prompt.key), text="Hi", **about))
+            agent.add(PromptArgs(store.keys.child(prompt.key), args={}))
             run.outcome(evil, passed=True)
     words = (["reconstruct", run.key.text], ["templates", "outcomes", "tpl.x.y"])
     printed = [CliRunner().invoke(cli, [*some, "--store", str(tmp_path / "s.db")]).output for some in words]

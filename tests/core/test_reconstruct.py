@@ -123,6 +123,14 @@ def test_a_reference_that_a_prompt_has_beside_its_template_changes_nothing() -> 
     assert story.prompts[0].template_key == RUN.template.key
 
 
+def test_a_prompt_whose_template_stands_in_the_run_is_rebuilt_from_it() -> None:
+    records = change("RefArtifact", lambda record: replace(RUN.template, key=record.key))
+    story = reconstruct(ArtifactTree(records), plain_render, RENDERER, RUN.find_shared)
+    assert story.findings == []
+    assert story.prompts[0].template_key == next(one.key for one in records if one.kind == "PromptTemplate")
+    assert story.prompts[0].is_rebuilt
+
+
 def test_a_prompt_with_two_templates_is_a_finding() -> None:
     first = next(record for record in RUN.unsealed if record.kind == "RefArtifact")
     second = replace(first, key=RUN.keys.child(first.key.parent or first.key))

@@ -46,12 +46,16 @@ def rebuild_prompt(
 ) -> Rebuilt:
     """Rebuild `prompt` from what stands directly below it; `renderer` is the name and version of `render`."""
     below = list(parts)
-    references = [part for part in below if isinstance(part, RefArtifact) and part.role == "template"]
+    templates = [
+        part
+        for part in below
+        if isinstance(part, PromptTemplate) or (isinstance(part, RefArtifact) and part.role == "template")
+    ]
     args = [part for part in below if isinstance(part, PromptArgs)]
     findings: list[Finding] = []
-    if len(references) > 1:
-        findings.append(Finding("two_templates", prompt.key, f"{len(references)} template references; expected one"))
-    template = _template_of(prompt, references, find, findings)
+    if len(templates) > 1:
+        findings.append(Finding("two_templates", prompt.key, f"{len(templates)} templates below it; expected one"))
+    template = _template_of(prompt, templates, find, findings)
     if len(args) != 1:
         findings.append(Finding("missing_args", prompt.key, f"{len(args)} PromptArgs below it; expected one"))
     if template is None or len(args) != 1:
@@ -85,10 +89,12 @@ def check_hashes(records: Iterable[Record]) -> Iterator[Finding]:
 
 
 def _template_of(
-    prompt: RenderedPrompt, references: Iterable[RefArtifact], find: Find, findings: list[Finding]
+    prompt: RenderedPrompt, templates: Iterable[PromptTemplate | RefArtifact], find: Find, findings: list[Finding]
 ) -> PromptTemplate | None:
-    """Return the first template version that a reference names and that is stored."""
-    for reference in references:
+    """Return the first template that stands below the prompt, or that a reference names and that is stored."""
+    for reference in templates:
+        if isinstance(reference, PromptTemplate):
+            return reference
         record = find(reference.target)
         if record is None or record.kind != PromptTemplate.__name__:
             continue

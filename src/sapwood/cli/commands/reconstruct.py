@@ -40,9 +40,8 @@ def command(key: str, store: str | None, project: str, as_json: bool) -> None:
                 f"agent   {agent.key}  {one_line(agent.node)}  attempt {agent.attempt}  {agent.status or 'open'}"
             )
         for prompt in told.prompts:
-            click.echo(
-                f"prompt  {prompt.key}  {'rebuilt' if prompt.is_rebuilt else 'NOT REBUILT'}  {prompt.template_id}"
-            )
+            how = "rebuilt" if prompt.is_rebuilt else "NOT REBUILT"
+            click.echo(f"prompt  {prompt.key}  {how}  {one_line(prompt.template_id or '')}".rstrip())
         for use in told.tool_uses:
             click.echo(f"tool    {use.key}  {one_line(use.tool)}")
         for outcome in told.outcomes:
