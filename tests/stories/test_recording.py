@@ -32,7 +32,7 @@ from sapwood.core.artifacts import (
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.config import execution_config
 from sapwood.core.event_artifacts import EVENT_TYPES
-from sapwood.core.kind import Artifact
+from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.plans import DiscoveryLink, DiscoveryReport, GeneratedQuery, PlanningTicket, Task
 from sapwood.core.record import Record
 from sapwood.core.tree import REQUIRED_GROUPS as GROUPS
@@ -600,6 +600,8 @@ def test_a_record_that_would_not_have_been_written_like_this_is_refused(store: S
     with store.record() as run:
         with pytest.raises(sapwood.SapwoodError):
             store.publish(WRONG_RECORDS[name](store.keys.child(run.key)))
+        with pytest.raises(sapwood.SapwoodError):
+            store.publish(UnknownArtifact(WRONG_RECORDS[name](store.keys.child(run.key))))  # type: ignore[arg-type]
         store.publish(foreign(store.keys.child(run.key)))
         later = foreign(store.keys.child(run.key), kind="OfTomorrow", content=b"\xff", metadata=b'{"media":"zip"}')
         store.publish(later)

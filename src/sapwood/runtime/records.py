@@ -32,8 +32,8 @@ NOTHING: Final = b"{}"
 
 def offered_record(artifact: Artifact | UnknownArtifact | Record) -> Record:
     """Return the record of an artifact that a caller made, checked for what its kind alone does not say."""
-    if isinstance(artifact, Record):
-        artifact = from_foreign(artifact)
+    if isinstance(artifact, Record | UnknownArtifact):
+        artifact = from_foreign(artifact if isinstance(artifact, Record) else artifact.record)
     record = to_record(artifact)
     if is_seal(record):
         raise InvalidArtifact(f"Seal {record.key}", "only complete(), fail() and cancel() seal a run")
