@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sapwood.core.codec import from_record, to_record
+from sapwood.core.codec import from_record, read_content, to_record
 from sapwood.core.config import CONFIG_FIELDS, ModelRef, execution_config
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.plans import (
@@ -34,6 +34,16 @@ def test_what_was_not_given_is_null_with_a_reason() -> None:
     config = execution_config(KEY, {})
     assert config.why_absent == dict.fromkeys(CONFIG_FIELDS, "not given")
     assert all(getattr(config, name) is None for name in CONFIG_FIELDS)
+    assert from_record(to_record(config)) == config
+
+
+@pytest.mark.parametrize("value", ["prod", KEY.child("0" * 26).text])
+def test_a_name_of_ours_that_is_no_field_of_a_configuration_is_kept_like_any_other(value: str) -> None:
+    given = {"key": value, "kind": "k", "metadata": {"a": 1}, "unknown": 2}
+    config = execution_config(KEY, given)
+    assert config.key == KEY
+    content = read_content(to_record(config))
+    assert {name: content[name] for name in given} == given
     assert from_record(to_record(config)) == config
 
 

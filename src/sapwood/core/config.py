@@ -102,5 +102,5 @@ def execution_config(key: ArtifactKey, given: Mapping[str, Any]) -> ExecutionCon
         if isinstance(content[name], (list, tuple)):
             content[name] = [{"name": item} if isinstance(item, str) else item for item in content[name]]
     fields: JsonObject = {"key": key, "unknown": content}
-    take(fields_of(ExecutionConfig), content, fields)
+    take(tuple(field for field in fields_of(ExecutionConfig) if field.name != "key"), content, fields)
     return typed(ExecutionConfig, fields, "ExecutionConfig")
