@@ -112,6 +112,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "Note": (Note, {"key": KEY, "text": "", "content_type": "text", "artifact_id": 1, "metadata": {}}),
     "to_record": (lambda **fields: codec.to_record(Note(KEY, content_type="text", **fields)), {"text": "", "metadata": {}}),
+    "ArtifactTree": (tree.ArtifactTree, {"records": SmallRun().records}),
+    "check_complete": (tree.check_complete, {"tree": tree.ArtifactTree(SmallRun().records)}),
     "ArtifactTree.walk": (tree.ArtifactTree(SmallRun().records).walk, {"under": KEY}),
     "ArtifactTree.find": (tree.ArtifactTree(SmallRun().records).find, {"key": KEY}),
     "ArtifactTree.add": (lambda **given: tree.ArtifactTree().add(**given), {"record": SmallRun().records[0]}),

@@ -21,6 +21,8 @@ from sapwood.errors import DuplicateKey, InvalidArtifact, NotFound
 
 REQUIRED_GROUPS: Final = ("ExecutionConfig", "InputArtifacts", "AgentExecutionArtifacts", "OutcomeEvidenceArtifacts")
 
+RECORDS: Final = "Records, as to_record gives them"
+
 
 def _packed(record: Record) -> bytes:
     return record.key.pack()
@@ -34,7 +36,10 @@ class ArtifactTree:
         self._order: list[Record] | None = None
         self._children: dict[bytes, list[Record]] | None = None
         kept = self._records
+        expect(records, Iterable, "records", RECORDS)
         for record in records:
+            if type(record) is not Record:
+                expect(record, Record, "records", RECORDS)
             packed = record.key.pack()
             if packed in kept:
                 raise DuplicateKey([record.key.text])
@@ -145,6 +150,7 @@ def check_complete(tree: ArtifactTree, is_stored: Callable[[ArtifactKey], bool] 
 
     `is_stored` tells of artifacts outside the tree, such as template versions.
     """
+    expect(tree, ArtifactTree, "tree", "an ArtifactTree")
     if not len(tree):
         raise NotFound("the run", "the tree is empty")
     return [*_check_root(tree), *_check_groups(tree), *_check_references(tree, is_stored), *_check_plans(tree)]
