@@ -54,6 +54,13 @@ def test_unknown_fields_with_names_of_ours_are_all_shown() -> None:
     assert {'status: "s"', "new: 1"} < set(shown)
 
 
+def test_an_unknown_field_writes_no_line_of_another() -> None:
+    unknown = {'x\nstatus: "failed"': 1, 'goal: "other"': 2, "plain-name": 3}
+    lines = AgentResult(KEY, status="completed", unknown=unknown).serialize().split("\n")
+    assert [line for line in lines if line.startswith(("status", "goal"))] == ['status: "completed"']
+    assert {'"x\\nstatus: \\"failed\\"": 1', '"goal: \\"other\\"": 2', "plain-name: 3"} < set(lines)
+
+
 @pytest.mark.parametrize("reader", ["everyone", None, ["standard"]])
 def test_an_unknown_reader_is_refused(reader: Any) -> None:
     with pytest.raises(InvalidArtifact, match="goal_resolution"):

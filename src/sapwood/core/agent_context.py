@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Final, Literal, Protocol
 
@@ -13,6 +14,8 @@ from sapwood.core.typed import Typed
 from sapwood.errors import InvalidArtifact, shown
 
 Reader = Literal["standard", "interrupt", "goal_resolution", "merge_summary", "results"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 
 # The fields each reader is shown, in this order; None: all of them.
 SHOWN: Final[dict[str, tuple[str, ...] | None]] = {
@@ -55,7 +58,12 @@ class AgentModel(Artifact, frozen=True):
             unknown = {f"unknown.{name}" if name in fields else name: value for name, value in self.unknown.items()}
             fields.update(unknown)
             names = tuple(sorted(fields))
-        return "\n".join(f"{name}: {canonical_json(fields[name]).decode()}" for name in names if name in fields)
+        return "\n".join(f"{_shown(name)}: {canonical_json(fields[name]).decode()}" for name in names if name in fields)
+
+
+def _shown(name: str) -> str:
+    """Return the name, as JSON where it could be taken for more: no unknown field can write a line of another."""
+    return name if _PLAIN.fullmatch(name) else canonical_json(name).decode()
 
 
 @cache
