@@ -260,6 +260,14 @@ def test_agents_that_answer_in_text_alone_give_their_reports_in_a_json_block(tmp
     assert len(all_of(store, key, DiscoveryReport)) == len(all_of(store, key, PlanningTicket)) == 1
 
 
+def test_a_block_that_is_nested_too_deep_to_be_read_is_none(tmp_path: Path, store: Store) -> None:
+    flow = workflow(agent("find", produces="discovery_report"), edges=[])
+    deep = f"```json\n{'[' * 5000}{']' * 5000}\n```\n"
+    key, status = run(store, tmp_path, flow, {"find": ProviderResult(report=deep)})
+    assert status == "failed"
+    assert "data.discovery_report: missing" in all_of(store, key, AgentResult)[-1].error
+
+
 def block(value: Any) -> str:
     return f"```json\n{json.dumps(value)}\n```\n"
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from sapwood.core.canonical import NO_JSON
 from sapwood.core.codec import SHAPES
 from sapwood.core.fences import parse_fences
 from sapwood.core.findings import Finding
@@ -36,7 +37,7 @@ def with_part(data: Mapping[str, Any], report: str, name: str) -> Mapping[str, A
         return data
     for block in reversed(parse_fences(report)):
         if block.lang == "json" and block.reason != "quoted_upstream":
-            with suppress(msgspec.DecodeError):
+            with suppress(*NO_JSON):
                 given = msgspec.json.decode(block.content)
                 if isinstance(given, dict) and name in given:
                     return {**data, name: given[name]}
