@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace as Templated
 from typing import Any, get_origin
 
+import apsw
 import msgspec
 import pytest
 
@@ -455,6 +456,20 @@ def test_verify_finds_an_artifact_that_was_added_under_a_sealed_run_behind_its_b
         )
         codes = {finding.code for finding in store.verify(run.key).findings}
     assert "head_mismatch" in codes
+
+
+def test_a_prompt_of_which_reading_stopped_is_not_accused_of_missing_the_rest(tmp_path: Path) -> None:
+    with sapwood.open(tmp_path / "s.db") as store:
+        store.templates.register(TEMPLATE, "Find {{ what|length }}.", variables=["what"])
+        for what in (os.urandom(20_000).hex(), "bugs"):
+            with store.record() as run, run.agent("a") as agent:
+                agent.prompt(TEMPLATE, args={"what": what})
+    edit = apsw.Connection(str(tmp_path / "s.db"))
+    edit.execute("drop trigger chunk_remains; delete from chunk")
+    edit.close()
+    with sapwood.open(tmp_path / "s.db") as store:
+        findings = store.verify().findings
+    assert {finding.code for finding in findings} == {"unreadable", "damaged"}
 
 
 def test_what_is_said_of_a_prompt_is_kept_with_its_text(store: Store) -> None:

@@ -74,7 +74,7 @@ class Verifier:
 
     def _verify(self, key: ArtifactKey) -> str:
         """Look at every artifact at and below `key`, and at the run if it is one; return its head."""
-        seal, before = None, self._count
+        seal, before, self._prompt = None, self._count, None
         try:
             row = self._reader.find_run(key.root)
             self._is_open = row is not None and row.status == "running"
