@@ -16,7 +16,7 @@ from sapwood.core.config import ExecutionConfig, Policies
 from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
-from sapwood.core.workflow import CommandNode, Edge, GateNode, JoinNode
+from sapwood.core.workflow import CommandNode, Edge, GateNode, JoinNode, with_source
 from sapwood.engine.boot import boot
 from sapwood.errors import InvalidSettings, UnknownTokenizer
 from sapwood.runtime.contextview import load_context
@@ -165,7 +165,8 @@ def test_the_configuration_names_all_that_it_takes_to_run_again(tmp_path: Path, 
     node = agent("a", options={"model": "m-1"}, tools=("grep",), system="tpl.agent.a.author")
     flow = workflow(node, agent("b"), edges=[Edge(source="a", target="b")])
     policies = RunPolicies({"max_chars_per_artifact": 9}, {"2": {"max_tokens": 7}}, ingest={"visible_names": False})
-    config = run_config(flow, store.templates, policies, project, source="name: story")
+    flow = with_source(flow, "name: story")
+    config = run_config(flow, store.templates, policies, project)
     run = open_run(store, flow, {}, config)
     (stored,) = all_of(store, run.text, ExecutionConfig)
     assert [(model.name, model.provider, model.role) for model in stored.models] == [

@@ -17,7 +17,7 @@ from sapwood.core.artifacts import (
     RefArtifact,
     RenderedPrompt,
 )
-from sapwood.core.config import ExecutionConfig
+from sapwood.core.config import ExecutionConfig, WorkflowSource
 from sapwood.core.record import Record
 from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
 from tests.app.project import make_project
@@ -119,6 +119,8 @@ def test_4_the_configuration_holds_all_control_state(story: Story, run: sapwood.
     assert [(tool.name, tool.available) for tool in config.tools] == [("grep", True)]
     assert [node["key"] for node in config.routing["graph"]["nodes"]] == ["plan", "tasks", "build", "test"]
     assert config.loops == {"build->plan": 2}
+    assert isinstance(config.workflow, WorkflowSource)
+    assert (config.workflow.text, config.workflow.sha256) == (FLOW, sapwood.hash_text(FLOW))
     assert config.policies is not None
     assert isinstance(config.policies.handoff, dict)
     assert config.policies.handoff["max_context_chars_total"] == 32_000

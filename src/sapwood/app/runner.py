@@ -18,7 +18,7 @@ from sapwood.core.inputs import resolve_inputs
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.limits import read_prices
 from sapwood.core.mistakes import unknown_name
-from sapwood.core.workflow import Workflow
+from sapwood.core.workflow import Workflow, with_source
 from sapwood.core.workflow_build import Usual
 from sapwood.core.workflow_check import Known
 from sapwood.errors import EngineFailed, InvalidSettings, NotFound, RunBusy, RunSealed, SapwoodError
@@ -84,7 +84,8 @@ class Runner:
     def load(self, path_or_name: str | os.PathLike[str]) -> Workflow:
         """Return the workflow, checked against the templates and providers that are here; raise InvalidWorkflow."""
         workflow = load_workflow(os.fspath(path_or_name), known_here(self._loaded, self.store), self._usual)
-        return msgspec.structs.replace(workflow, prices={**self._prices, **workflow.prices})
+        priced = msgspec.structs.replace(workflow, prices={**self._prices, **workflow.prices})
+        return with_source(priced, workflow.source)
 
     def open(self, workflow: Workflow, inputs: Mapping[str, Any]) -> ArtifactKey:
         """Record that a run begins, so that anybody can continue it; nothing is done yet. Raises InvalidInputs."""

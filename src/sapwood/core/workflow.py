@@ -204,6 +204,11 @@ class Workflow(_Value, frozen=True, kw_only=True, dict=True):
     phases: dict[str, dict[str, Any]] = {}
     prices: dict[str, Price] = {}
 
+    @cached_property
+    def source(self) -> str | None:
+        """Return the text of the file that it was read from; None for one that was made otherwise."""
+        return None
+
     def node(self, key: str) -> Node:
         """Return the node with this key; a key that is not there is a KeyError."""
         return self._by_key[key]
@@ -274,6 +279,13 @@ class Workflow(_Value, frozen=True, kw_only=True, dict=True):
         for place, edge in enumerate(self.edges):
             by_target.setdefault(edge.target, []).append(place)
         return {target: tuple(places) for target, places in by_target.items()}
+
+
+def with_source(workflow: Workflow, text: str | None) -> Workflow:
+    """Return the workflow with the text of its file, which is no part of the graph: not compared, not written."""
+    sourced = msgspec.structs.replace(workflow)
+    vars(sourced)["source"] = text
+    return sourced
 
 
 def workflow_to_dict(workflow: Workflow) -> dict[str, Any]:

@@ -76,15 +76,14 @@ def run_config(
     policies: RunPolicies,
     project: Path | None,
     *,
-    source: str | None = None,
     ignore: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return the configuration of a run of `workflow`; `source` is the text of its file, `ignore` what is not ours."""
+    """Return the configuration of a run of `workflow`; `ignore` is what is not ours."""
     load_counter(policies.tokenizer)  # one that is not there is better known now than at the first agent
     agents = list(agent_nodes(workflow))
     about: dict[str, Any] = {"name": workflow.name, "sha256": workflow_hash(workflow)}
-    if source is not None:
-        about |= {"text": source, "sha256": hash_text(source)}
+    if workflow.source is not None:
+        about |= {"text": workflow.source, "sha256": hash_text(workflow.source)}
     config: dict[str, Any] = {
         "models": [_model(node) for node in agents],
         "tools": [

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sapwood.core.mistakes import Mistake, Problem, unknown_name
-from sapwood.core.workflow import Workflow, workflow_to_dict
+from sapwood.core.workflow import Workflow, with_source, workflow_to_dict
 from sapwood.core.workflow_build import NOBODY_SAID, Usual, build_workflow
 from sapwood.core.workflow_check import NOTHING_KNOWN, Known, check_workflow
 from sapwood.core.workflow_fields import WORKFLOW
@@ -70,7 +70,8 @@ def _parse(text: str, file: str, folder: Path, outer: tuple[str, ...], known: Kn
         found: list[Mistake] = list(dict.fromkeys([*mistakes, *reader.mistakes]))
         found.sort(key=lambda one: (one.line, one.column))
         raise InvalidWorkflow(file, found)
-    return build_workflow(data, {name: workflow_to_dict(inner) for name, inner in workflows.items()}, usual)
+    graphs = {name: workflow_to_dict(inner) for name, inner in workflows.items()}
+    return with_source(build_workflow(data, graphs, usual), text)
 
 
 def _nested(
