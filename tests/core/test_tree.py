@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -79,6 +82,30 @@ def test_the_first_record_of_a_key_stays() -> None:
         ArtifactTree([*RUN.records, second])
     with pytest.raises(DuplicateKey):
         ArtifactTree([*RUN.records, RUN.records[3]])  # also the very same record
+
+
+def test_of_threads_that_add_the_same_keys_one_has_each_and_the_tree_is_whole() -> None:
+    def add_all(text: bytes) -> list[Record]:
+        added = []
+        for record in RUN.records:
+            own = replace(record, content=text)
+            with suppress(DuplicateKey):
+                tree.add(own)
+                added.append(own)
+            len(list(tree.walk())), tree.children(own.key)
+        return added
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            tree = ArtifactTree()
+            with ThreadPoolExecutor(4) as pool:
+                added = [record for found in pool.map(add_all, [b"1", b"2", b"3", b"4"]) for record in found]
+            assert list(tree.walk()) == sorted(added)
+            assert [record.key for record in tree.walk()] == [record.key for record in RUN.records]
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def test_queries() -> None:

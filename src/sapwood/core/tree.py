@@ -29,12 +29,12 @@ def _packed(record: Record) -> bytes:
 
 
 class ArtifactTree:
-    """Holds records by key; the first record of a key stays."""
+    """Holds records by key; the first record of a key stays. Threads may add to it and read it at once."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._records: dict[bytes, Record] = {}
-        self._order: list[Record] | None = None
-        self._children: dict[bytes, list[Record]] | None = None
+        self._order: list[Record] = []
+        self._children: tuple[list[Record], dict[bytes, list[Record]]] = [], {}  # of which order, and what it gives
         kept = self._records
         expect(records, Iterable, "records", RECORDS)
         for record in records:
@@ -48,11 +48,9 @@ class ArtifactTree:
     def add(self, record: Record) -> None:
         """Add a record; raise DuplicateKey, and keep the first one, when its key is taken."""
         expect(record, Record, "record", "a Record, as to_record gives it")
-        packed = record.key.pack()
-        if packed in self._records:
+        packed, kept = record.key.pack(), self._records
+        if packed in kept or kept.setdefault(packed, record) is not record:  # another thread was quicker
             raise DuplicateKey([record.key.text])
-        self._records[packed] = record
-        self._order = self._children = None
 
     def __len__(self) -> int:
         return len(self._records)
@@ -125,18 +123,21 @@ class ArtifactTree:
         return found
 
     def _sorted(self) -> list[Record]:
-        if self._order is None:
-            self._order = sorted(self._records.values(), key=_packed)  # records, so that a walk looks nothing up
-        return self._order
+        order = self._order
+        if len(order) != len(self._records):  # it only grows
+            order = self._order = sorted(self._records.values(), key=_packed)  # records: a walk looks nothing up
+        return order
 
     def _below(self) -> dict[bytes, list[Record]]:
-        if self._children is None:
-            self._children = {}
-            for record in self._sorted():
+        order, (known, children) = self._sorted(), self._children
+        if known is not order:
+            children = {}
+            for record in order:
                 above = self._nearest(record.key.pack())
                 if above:
-                    self._children.setdefault(above, []).append(record)
-        return self._children
+                    children.setdefault(above, []).append(record)
+            self._children = order, children
+        return children
 
     def _nearest(self, packed: bytes) -> bytes:
         above = packed[:-SEGMENT_BYTES]
