@@ -305,6 +305,16 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkey
     assert sql(tmp_path / "s.db", "pragma user_version") == [(1,)]
 
 
+def test_a_disk_that_is_full_during_an_upgrade_is_called_that(tmp_path: Path) -> None:
+    """SQLite ends such a transaction itself; rolling it back once more would hide why."""
+    connection = apsw.Connection(str(tmp_path / "s.db"))
+    connection.execute("pragma max_page_count = 40")
+    too_much = "create table added (a); insert into added values (zeroblob(10000000))"
+    with pytest.raises(apsw.FullError):
+        migrate_sqlite(connection, tmp_path / "s.db", [*load_migrations("sqlite"), too_much])
+    connection.close()
+
+
 def test_a_missing_store_is_not_created_for_a_reader(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         SqliteStore(tmp_path / "s.db", create=False)
@@ -501,6 +511,18 @@ def test_after_a_failed_sync_the_store_reopens_and_goes_on(store: SqliteStore) -
     store.append([record(KEYS.child(root))])
     with store.read() as reader:
         assert reader.count(root) == 2
+
+
+def test_an_error_that_ended_the_read_transaction_is_the_one_that_is_told(store: SqliteStore) -> None:
+    """After a failed read of the disk SQLite has rolled back itself."""
+
+    def read_from_a_bad_disk() -> None:
+        with store.read() as reader:
+            reader._connection.execute("rollback")  # type: ignore[attr-defined]
+            raise StoreDamaged(store.location, "the disk failed")
+
+    with pytest.raises(StoreDamaged, match="the disk failed"):
+        read_from_a_bad_disk()
 
 
 def test_two_threads_may_read_and_write_at_once(store: SqliteStore) -> None:

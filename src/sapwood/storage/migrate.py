@@ -36,7 +36,8 @@ def migrate_sqlite(connection: Any, path: Path, migrations: list[str]) -> None:
         connection.execute(f"pragma user_version = {len(migrations)}")
         connection.execute("commit")
     except BaseException:
-        connection.execute("rollback")
+        if connection.in_transaction:  # a full disk has rolled it back already
+            connection.execute("rollback")
         raise
 
 

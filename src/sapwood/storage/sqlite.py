@@ -256,7 +256,8 @@ class SqliteStore:
                     yield SqliteReader(connection, self.location)
                 finally:
                     with typed_errors(self.location):
-                        connection.execute("rollback")
+                        if connection.in_transaction:  # a disk that failed has ended it already
+                            connection.execute("rollback")
             except BaseException:
                 connection.close()  # a cursor of a generator may still hold it
                 raise
