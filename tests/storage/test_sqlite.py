@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -293,6 +295,52 @@ def test_an_older_store_is_copied_and_upgraded_in_place(tmp_path: Path, monkeypa
     assert sql(tmp_path / "s.db", "pragma user_version") == [(2,)]
     assert sql(tmp_path / "s.db.v1.bak", "pragma user_version") == [(1,)]
     assert (tmp_path / "s.db.v1.bak").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_copy_before_an_upgrade_has_its_name_only_when_it_is_whole_and_synced_and_is_never_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SqliteStore(tmp_path / "s.db").close()
+    copy = tmp_path / "s.db.v1.bak"
+    synced: list[tuple[bool, int, bool]] = []
+    fsync = os.fsync
+
+    def watched(fd: int) -> None:
+        about = os.fstat(fd)
+        synced.append((stat.S_ISDIR(about.st_mode), about.st_mode & 0o077, copy.exists()))
+        fsync(fd)
+
+    def looked_at(_cursor: object, statement: str, _bindings: object) -> bool:
+        if "vacuum" in statement:
+            assert not copy.exists()
+            assert [path.stat().st_mode & 0o777 for path in tmp_path.glob("s.db.v1.bak*")] == [0o600]
+        return True
+
+    monkeypatch.setattr(os, "fsync", watched)
+    connection = apsw.Connection(str(tmp_path / "s.db"))
+    connection.exec_trace = looked_at
+    migrate_sqlite(connection, tmp_path / "s.db", [*load_migrations("sqlite"), "create table added (a)"])
+    connection.close()
+    assert synced == [(False, 0, False), (True, synced[1][1], True)]
+    assert sql(copy, "pragma user_version") == [(1,)]
+    assert [path.name for path in tmp_path.glob("s.db.v1.bak*")] == ["s.db.v1.bak"]
+
+
+def test_a_copy_that_cannot_be_made_is_a_typed_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SqliteStore(tmp_path / "s.db").close()
+    newer = [*load_migrations("sqlite"), "create table added (a)"]
+    monkeypatch.setattr(sqlite_module, "load_migrations", lambda _backend: newer)
+
+    def fail(_fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(StoreUnwritable, match=r"v1\.bak.*Input/output error"):
+        SqliteStore(tmp_path / "s.db")
+    assert list(tmp_path.glob("s.db.v1.bak*")) == []
+    assert sql(tmp_path / "s.db", "pragma user_version") == [(1,)]
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

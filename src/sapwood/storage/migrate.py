@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from sapwood.errors import WrongStore
+from sapwood.errors import StoreUnwritable, WrongStore
 
 APPLICATION_ID = 0x53415057  # "SAPW", in the file's header where `file` and SQLite find it
 
@@ -55,7 +57,31 @@ def check_sqlite(connection: Any, path: Path, migrations: list[str]) -> int:
 
 
 def _copy(connection: Any, target: Path) -> None:
-    """Copy the whole database through SQLite itself, unless the same upgrade already left a copy."""
-    if not target.exists():
-        connection.execute("vacuum into ?", (str(target),))
-        target.chmod(0o600)
+    """Copy the whole database through SQLite itself, unless the same upgrade already left a copy.
+
+    It gets its name when all of it is on the disk: what has that name is whole, whenever a process died.
+    """
+    if target.exists():
+        return
+    try:
+        fd, unfinished = tempfile.mkstemp(prefix=f"{target.name}.", dir=target.parent)  # for its owner only, from now
+        try:
+            connection.execute("vacuum into ?", (unfinished,))  # SQLite does not sync it
+            os.fsync(fd)
+            Path(unfinished).rename(target)
+        except BaseException:
+            Path(unfinished).unlink()
+            raise
+        finally:
+            os.close(fd)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise StoreUnwritable(str(target), error.strerror or str(error)) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
