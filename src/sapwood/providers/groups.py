@@ -39,10 +39,12 @@ async def start_group(
 async def end_group(process: asyncio.subprocess.Process) -> None:
     """End the program and all it started, first politely, and close its pipes."""
     signal_group(process.pid, signal.SIGTERM)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(GRACE_S):
-            await process.wait()
-    signal_group(process.pid, signal.SIGKILL)
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
+    finally:  # an engine that stops cancels this wait too
+        signal_group(process.pid, signal.SIGKILL)
     await process.wait()
     process._transport.close()  # type: ignore[attr-defined]  # pipes that were not read to their end stay open
 
