@@ -67,6 +67,17 @@ def test_the_database_knows_the_time_with_fractions_on_every_sqlite(tmp_path: Pa
     assert shown == pytest.approx(time.time(), abs=5)
 
 
+@pytest.mark.parametrize("name", ["why?", "a%41", "a#b"])
+def test_the_database_is_in_its_folder_whatever_that_is_called(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    with boot(folder / "engine.db", FakeSteps(folder / "log", CHAIN)) as engine:
+        engine.submit(RUN)
+        assert engine.wait(RUN, 20) == "completed"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (folder / "engine.db").stat().st_size > 0
+
+
 def test_the_database_is_opened_for_one_writer_and_many_readers(tmp_path: Path) -> None:
     database = open_database(tmp_path / "engine.db")
     with database.connect() as connection:

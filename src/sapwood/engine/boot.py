@@ -112,7 +112,7 @@ async def _launch(path: Path, database: sqlalchemy.Engine, executor_id: str, ste
         "application_version": VERSION,
         "executor_id": executor_id,
         "serializer": DBOSPortableJSONSerializer(),  # the default is pickle: whoever writes the file would run code
-        "system_database_url": f"sqlite:///{path}",
+        "system_database_url": database.url.render_as_string(),
         "system_database_engine": database,
         "log_level": LOG_LEVEL,
         "notification_listener_polling_interval_sec": 0.05,

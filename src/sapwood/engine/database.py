@@ -17,7 +17,8 @@ FIRST_WITH_SUBSEC = (3, 42)
 def open_database(path: Path) -> sa.Engine:
     """Return an engine for the file at `path`, which is made readable by its owner only."""
     path.touch(mode=0o600)
-    database = sa.create_engine(f"sqlite:///{path}", pool_size=4, max_overflow=4)
+    address = sa.URL.create("sqlite", database=str(path))  # as text a `?` or `%` in the path would mean something
+    database = sa.create_engine(address, pool_size=4, max_overflow=4)
     sa.event.listen(database, "connect", _prepare)
     return database
 
