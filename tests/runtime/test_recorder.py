@@ -178,6 +178,22 @@ def test_listeners_hear_of_what_is_recorded_and_their_failures_stop_nothing(
     assert stored(recorder) == [first, second]
 
 
+@pytest.mark.parametrize("call", ["record", "publish", "append"])
+def test_a_listener_may_wait_for_another_thread_that_records(recorder: Recorder, call: str) -> None:
+    done: list[bool] = []
+
+    def wait_for_another(heard: Sequence[Record]) -> None:
+        if heard[0].content == b"1":
+            other = threading.Thread(target=recorder.record, args=([record(content=b"2")],), daemon=True)
+            other.start()
+            other.join(5)
+            done.append(not other.is_alive())
+
+    recorder.subscribe(wait_for_another)
+    getattr(recorder, call)([record(content=b"1")])
+    assert done == [True]
+
+
 class Unwilling(MemoryStore):
     """A store that fails as often as it is told, after or before it has stored."""
 

@@ -69,6 +69,27 @@ class Recorder:
 
     def record(self, records: Sequence[Record], starts: Sequence[RunStart] = ()) -> None:
         """Record one call whose keys were minted here: all of it, or nothing and an error."""
+        self._take(records, starts)
+        if self._listeners:
+            self._notify(records)
+
+    def publish(self, records: Sequence[Record], starts: Sequence[RunStart] = ()) -> None:
+        """Record artifacts whose keys somebody else made: one whose key is taken is refused, and the first stays."""
+        with self._lock:
+            self.check_open()
+            self._refuse_taken(records)
+            for record in records:
+                if hash_bytes(record.content) != record.content_hash:
+                    raise InvalidArtifact(f"{record.kind} {record.key}", "its content_hash is not that of its content")
+                self._refuse_sealed(record.key.root)
+                self._look_at_order(record)
+            self.check_references(records)
+            self._take(records, starts)
+        if self._listeners:
+            self._notify(records)
+
+    def _take(self, records: Sequence[Record], starts: Sequence[RunStart]) -> None:
+        """Hand the call to the spool and keep its rows; listeners hear of it when the lock is free again."""
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal
@@ -83,22 +104,6 @@ class Recorder:
             self._records += records
             if starts:
                 self._starts += starts
-        if self._listeners:
-            self._notify(records)
-
-    def publish(self, records: Sequence[Record], starts: Sequence[RunStart] = ()) -> None:
-        """Record artifacts whose keys somebody else made: one whose key is taken is refused, and the first stays."""
-        with self._lock:
-            if self._refusal is not None:
-                raise self._refusal
-            self._refuse_taken(records)
-            for record in records:
-                if hash_bytes(record.content) != record.content_hash:
-                    raise InvalidArtifact(f"{record.kind} {record.key}", "its content_hash is not that of its content")
-                self._refuse_sealed(record.key.root)
-                self._look_at_order(record)
-            self.check_references(records)
-            self.record(records, starts)
 
     def check_references(self, records: Sequence[Record]) -> None:
         """Refuse references to shared artifacts that are not stored; those inside a run may come first."""
@@ -136,8 +141,7 @@ class Recorder:
     def flush(self) -> None:
         """Commit and sync everything recorded so far. What the store refuses is dropped, logged and raised."""
         with self._lock:
-            if self._refusal is not None:
-                raise self._refusal
+            self.check_open()
             refused = self._commit()
         if refused is not None:
             raise refused
@@ -231,8 +235,7 @@ class Recorder:
     def hold_run(self) -> None:
         """Make the spool now, so that other processes see that the owner of a run lives."""
         with self._lock:
-            if self._refusal is not None:
-                raise self._refusal
+            self.check_open()
             self._start_spool()
 
     def _start_spool(self) -> None:
