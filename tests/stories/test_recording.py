@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace as Templated
 from typing import Any, get_origin
@@ -293,6 +294,50 @@ def test_threads_record_into_one_run_and_every_artifact_has_its_own_parent(store
     ids = [msgspec.json.decode(note.metadata)["artifact_id"] for note in tree.of_kind("Note")]
     assert len(set(ids)) == 60
     assert store.verify(run.key).findings == ()
+
+
+def side_by_side(work: Callable[[], object], patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+    """Do it in two threads, each of which lets the other come as far as this call before it goes on."""
+    together, called = threading.Barrier(2), getattr(owner, name)
+
+    def after_the_other(*args: object) -> object:
+        with suppress(threading.BrokenBarrierError):
+            together.wait(0.5)
+        return called(*args)
+
+    with patch.context() as patched:
+        patched.setattr(owner, name, after_the_other)
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def test_two_threads_that_start_one_node_at_once_are_two_attempts(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = store.record()
+    side_by_side(lambda: run.agent("node"), monkeypatch, run.recorder, "record")
+    store.flush()
+    requests = [from_record(record) for record in records(store, run.key) if record.kind == "AgentRequest"]
+    assert sorted(one.attempt for one in requests if isinstance(one, AgentRequest)) == [1, 2]
+    assert run.agent("node").attempt == 3
+
+
+def test_a_request_that_was_refused_is_no_attempt(store: Store) -> None:
+    run = store.record()
+    with pytest.raises(sapwood.SapwoodError):
+        run.agent("node", request=object())
+    assert run.agent("node").attempt == 1
+
+
+def test_two_threads_that_report_at_once_report_below_one_result(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store.record() as run, run.agent("node") as agent:
+        side_by_side(lambda: agent.note("said"), monkeypatch, run.keys, "number")
+    assert store.verify(run.key).findings == ()
+    tree = store.load(run.key)
+    assert {note.key.parent for note in tree.of_kind("Note")} == {result.key for result in tree.of_kind("AgentResult")}
 
 
 def test_the_contents_of_a_run_come_decoded_in_key_order(store: Store) -> None:

@@ -98,10 +98,15 @@ class Run(Scope):
             if name not in self._node_ids:
                 self._node_ids[name] = self.ids.next_node_id()
             run_node_id = self._node_ids[name]
-            attempt = self._attempts.get(name, 0) + 1
-        self._record([request_record(key, name, attempt, run_node_id, request, fields)])
+            attempt = self._attempts[name] = self._attempts.get(name, 0) + 1
+        try:
+            self._record([request_record(key, name, attempt, run_node_id, request, fields)])
+        except BaseException:
+            with self._lock:
+                if self._attempts[name] == attempt:  # what was refused is no attempt
+                    self._attempts[name] -= 1
+            raise
         with self._lock:
-            self._attempts[name] = max(attempt, self._attempts.get(name, 0))
             self._scopes[name] = self._scopes[key.text] = key
         return Agent(self, key, name, attempt, run_node_id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -108,6 +109,7 @@ class Agent(Scope):
         self.name = name
         self.attempt = attempt
         self.run_node_id = run_node_id
+        self._lock = threading.Lock()  # for the one key of the result, below which every thread reports
         self._result_key: ArtifactKey | None = None
         self._result: dict[str, Any] = {}
 
@@ -206,8 +208,9 @@ class Agent(Scope):
             )
         self._run.recorder.check_open()  # in a forked child, before the locks that some thread of the parent held
         child = self._run.keys.child
-        if self._result_key is None:
-            self._result_key = child(self.key)
+        with self._lock:
+            if self._result_key is None:
+                self._result_key = child(self.key)
         key = child(self._result_key)
         about = {
             **_free(kind, metadata, FILLED_IN),
