@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from sapwood.core.artifacts import IngestedFile, IngestManifest
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.ingest_manifest import Source
 from sapwood.core.ingest_settings import IngestSettings
+from sapwood.ingest.durable import Sync
 from sapwood.ingest.hooks import IngestHooks, Origin, write_document
 from sapwood.ingest.ingest import ingest
 from sapwood.ingest.recorded import artifacts_of
@@ -178,3 +181,23 @@ def test_the_example_in_the_document_runs(tmp_path: Path) -> None:
     (example,) = [block.content for block in sapwood.parse_fences(text) if block.lang == "python"]
     exec(compile(example, "docs/ingest.md", "exec"), {"project": tmp_path})
     assert (tmp_path / "workspace/src/main.py").read_text() == "print('hello')\n"
+
+
+def test_what_many_files_replace_is_synced_with_them_also_when_the_workspace_is_a_mount_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """What was there is kept below the project, which then is another file system than the workspace."""
+    synced: list[set[int]] = []
+
+    class Watched(Sync):
+        def together(self, fds: Iterable[int]) -> None:
+            synced.append({os.fstat(fd).st_ino for fd in fds})
+
+    for text in ("old", "new"):
+        synced.clear()
+        document = "".join(f"```text file={number}.txt\n{text}\n```\n" for number in range(8))
+        sync = Watched(os.fsync, os.fsync)
+        done = ingest(document, Project(tmp_path, sync=sync), SOURCE, IngestSettings())
+        assert done.manifest["summary"]["written"] == 8
+    both = {tmp_path.stat().st_ino, (tmp_path / "workspace").stat().st_ino}
+    assert synced == [both, both]

@@ -145,7 +145,8 @@ class Project:
             return [Outcome(blocked.reason)] * len(drafts), []
         except OSError as error:
             return [Outcome(blocked_by(error).reason)] * len(drafts), []
-        beside = (self.fd,) if is_new else ()
+        # What is kept lies below the project; a root may be a mount, which is synced by itself.
+        beside = (self.fd,) if is_new or self.sync.is_grouped(len(drafts)) else ()
         staging = Staging(root_fd, drafts, keep, self.opener, self.sync, self.temporary_name, beside)
         try:
             staging.run()
