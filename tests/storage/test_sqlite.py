@@ -561,6 +561,20 @@ def test_after_a_failed_sync_the_store_reopens_and_goes_on(store: SqliteStore) -
         assert reader.count(root) == 2
 
 
+def test_a_large_content_that_was_committed_is_no_failure_when_another_thread_closes_the_store(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_commit = store._after_commit
+
+    def close_then() -> None:
+        after_commit()
+        store.close()
+
+    monkeypatch.setattr(store, "_after_commit", close_then)
+    store.append([record(KEYS.root(), b"x" * 2_000_000)])
+    assert sql(tmp_path / "s.db", "select count(*) from artifact") == [(1,)]
+
+
 def test_an_error_that_ended_the_read_transaction_is_the_one_that_is_told(store: SqliteStore) -> None:
     """After a failed read of the disk SQLite has rolled back itself."""
 

@@ -97,8 +97,7 @@ class SqliteStore:
             if not records:
                 writer.touch()
         if any(len(record.content) > LARGE_BYTES for record in records):
-            with self._lock, typed_errors(self.location):
-                self._writer.execute("pragma shrink_memory")  # the cache is full of pages nobody will ask for
+            self._empty_cache()
 
     def stored(self, keys: Iterable[ArtifactKey]) -> set[ArtifactKey]:
         with self._looking() as writer:
@@ -237,6 +236,12 @@ class SqliteStore:
         except Exception as error:
             self._refusal = error
             logger.critical("store %s stopped: %s", self.location, error)
+
+    def _empty_cache(self) -> None:
+        """Let go of pages that nobody will ask for. The commit before it stands, also if the store was closed since."""
+        with self._lock, typed_errors(self.location):
+            if self._refusal is None:
+                self._writer.execute("pragma shrink_memory")
 
     def _check_usable(self) -> None:
         if self._refusal is not None:
