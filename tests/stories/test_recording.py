@@ -296,6 +296,19 @@ def test_threads_record_into_one_run_and_every_artifact_has_its_own_parent(store
     assert store.verify(run.key).findings == ()
 
 
+def test_no_words_in_a_record_keep_verify_from_saying_that_a_sealed_run_is_incomplete() -> None:
+    with sapwood.open("memory:") as store:
+        with store.record() as run:
+            pass
+        task = Task(id="it already has a Seal", title="", description="", dependencies=("nobody",), acceptance_criteria=(), discovery_links=())  # fmt: skip
+        ticket = to_record(PlanningTicket(run.keys.child(run.key), tasks=(task,)))
+        store.artifacts._state.records[ticket.key.pack()] = ticket  # type: ignore[attr-defined]  # behind its back
+        found = [finding.message for finding in store.verify(run.key).findings if finding.code == "incomplete"]
+    assert found == [
+        f"plan {ticket.key}: task 'it already has a Seal' depends on 'nobody', which is no task",
+    ]
+
+
 def side_by_side(work: Callable[[], object], patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
     """Do it in two threads, each of which lets the other come as far as this call before it goes on."""
     together, called = threading.Barrier(2), getattr(owner, name)

@@ -20,9 +20,10 @@ WATCHED: Final = frozenset({"Execution", "RefArtifact", "Seal", *PLANS, *REQUIRE
 
 
 class Judgement(NamedTuple):
-    """What the tree holds, its head, and why it is not complete: nothing, when it is."""
+    """What the tree holds, its head, its Seals, and why it is not complete: nothing, when it is."""
 
     problems: tuple[str, ...]
+    seals: tuple[ArtifactKey, ...]
     kinds: dict[str, int]
     head: str
 
@@ -33,14 +34,16 @@ class Judgement(NamedTuple):
 
 def judge(reader: Reader, run: ArtifactKey) -> Judgement:
     """Read the run once, in key order, and say whether it may complete."""
-    merkle, kinds, groups, problems = MerkleHead(), Counter[str](), Counter[str](), []
+    merkle, kinds, groups = MerkleHead(), Counter[str](), Counter[str]()
+    problems: list[str] = []
+    seals: list[ArtifactKey] = []
     references: dict[str, ArtifactKey] = {}
     has_root, add = False, merkle.add
     for artifact in reader.outline(run):
         kind = artifact.kind
         if kind in WATCHED:
             if is_seal(artifact):
-                problems.append(f"it already has a Seal: {artifact.key}")
+                seals.append(artifact.key)
                 continue
             if kind == "Execution" and artifact.key != run:
                 problems.append(f"a second root: Execution {artifact.key}")
@@ -60,7 +63,7 @@ def judge(reader: Reader, run: ArtifactKey) -> Judgement:
     problems += _dangling(reader, references.values())
     if any(kinds[kind] for kind in PLANS):
         problems += _wrong_plans(reader, run)
-    return Judgement(tuple(problems), dict(sorted(kinds.items())), merkle.head().hex())
+    return Judgement(tuple(problems), tuple(seals), dict(sorted(kinds.items())), merkle.head().hex())
 
 
 def _wrong_plans(reader: Reader, run: ArtifactKey) -> list[str]:

@@ -177,10 +177,10 @@ class Run(Scope):
         while True:
             with self.recorder.store.read() as reader:
                 judgement = judge(reader, self.key)
-            if status == "completed" and judgement.problems:
-                errors = [self._validation_error("IncompleteRun", problem) for problem in judgement.problems]
-                self.recorder.append(errors)
-                raise IncompleteRun(self.key.text, judgement.problems)
+            problems = [*judgement.problems, *(f"it already has a Seal: {seal}" for seal in judgement.seals)]
+            if status == "completed" and problems:
+                self.recorder.append([self._validation_error("IncompleteRun", problem) for problem in problems])
+                raise IncompleteRun(self.key.text, problems)
             seal = Seal(self.keys.child(self.key), status=status, head=judgement.head, counts=judgement.kinds)  # type: ignore[arg-type]  # one of the three
             end = RunEnd(self.key, status, self._clock(), judgement.head, judgement.artifacts)
             try:
