@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,11 +68,9 @@ class Checkpoints:
             _move_log(writer)
 
     def _run(self) -> None:
-        with self._inside(), self._failures_logged():
-            connection = connect(self._path)
+        with self._inside(), self._failures_logged(), closing(connect(self._path)) as connection:
             set_sync(connection, "wal")
             _move_log(connection)
-            connection.close()
 
     @contextmanager
     def _failures_logged(self) -> Iterator[None]:
