@@ -59,4 +59,5 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist torture-results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist torture-results .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
