@@ -117,9 +117,9 @@ BACKOFF: Final = Group(
 CONTEXT: Final = Group(
     "context",
     (
-        Field("retry", Truth(), "Hand the earlier tries of this node to a retry."),
+        Field("retry", Truth(), "Hand what the failed try before it left to a retry."),
         Field("failure_route", Truth(), "Hand on what a failed node left, where its failure led here."),
-        Field("join", Truth(), "Hand on all joined reports of a branch or a spawn."),
+        Field("join", Truth(), "Hand on a table of a spawn's children, one line each, the failed ones first."),
         Field("policy", TableOf(Whole(0), _NAME), "Numbers of the handoff policy that differ from v1."),
     ),
 )
@@ -127,7 +127,7 @@ PHASE: Final = Group(
     "phase",
     (
         Field("handoff_fields", ListOf(Text()), "Which fields of earlier phases are handed on."),
-        Field("narrative_cap", Whole(0), "Characters of the narrative; 0 leaves it out."),
+        Field("narrative_cap", Whole(0), "Characters of the narrative; 0: none where fields are named, else 1000."),
         Field("max_tokens", Whole(0), "Tokens of the whole phase context; 0 is no limit."),
     ),
 )
