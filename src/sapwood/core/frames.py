@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from sapwood.core.inputs import resolve_inputs
+from sapwood.core.nodekey import MAX_NODE_KEY_CHARS
 from sapwood.core.substitution import substitute
 from sapwood.core.workflow import Edge, Node, SpawnNode, Workflow, WorkflowNode
 from sapwood.errors import SpawnRefused
 
-MAX_KEY_CHARS: Final = 128
 MIN_NAME_CHARS: Final = 12  # a number of five digits, and a sixth to tell two equal names apart
 _NOT_IN_NAME = re.compile("[^A-Za-z0-9_-]+")
 
@@ -57,8 +57,8 @@ def sub_workflow(outer: Frame, node: WorkflowNode, inputs: Mapping[str, Any]) ->
     """Return the frame of a workflow node whose inputs have been resolved."""
     workflow = _prefixed(node.definition, f"{node.key}.")
     longest = max((one.key for one in workflow.nodes), key=len)
-    if len(longest) > MAX_KEY_CHARS:
-        raise SpawnRefused(node.key, f"the key {longest} would be longer than {MAX_KEY_CHARS} characters")
+    if len(longest) > MAX_NODE_KEY_CHARS:
+        raise SpawnRefused(node.key, f"the key {longest} would be longer than {MAX_NODE_KEY_CHARS} characters")
     return Frame(workflow, inputs, first_index=outer.end_index)
 
 
@@ -97,7 +97,7 @@ def items_of(outer: Frame, node: SpawnNode, report: Any) -> list[Any]:
 
 def names_of(node: SpawnNode, items: Sequence[Any]) -> list[str]:
     """Return a name for each item: its `name` as far as a key can hold it, else its number; each one once."""
-    room = MAX_KEY_CHARS - len(node.key) - 1
+    room = MAX_NODE_KEY_CHARS - len(node.key) - 1
     if room < MIN_NAME_CHARS:
         raise SpawnRefused(node.key, f"its key leaves {room} characters for the names of its children")
     names: list[str] = []

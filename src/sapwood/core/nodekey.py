@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-NODE_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+MAX_NODE_KEY_CHARS: Final = 128
+NODE_KEY: Final = re.compile(f"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NODE_KEY_CHARS - 1}}}")
 
 
 def is_node_key(value: object) -> bool:

@@ -9,7 +9,7 @@ from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.paths import Refused, safe_path
 
-ROOTS: Final = ("docs", "audits")
+DOCUMENT_ROOTS: Final = ("docs", "audits")
 _PLACEHOLDER = re.compile(r"<([^<>]*)>")
 
 
@@ -21,7 +21,7 @@ def output_problem(output: str, placeholders: tuple[str, ...]) -> str | None:
     verdict = safe_path(_PLACEHOLDER.sub("x", output), IngestSettings())
     if isinstance(verdict, Refused):
         return f"not a safe relative path ({verdict.reason})"
-    if verdict[0] not in ROOTS or len(verdict) < 2:
+    if verdict[0] not in DOCUMENT_ROOTS or len(verdict) < 2:
         return "outside docs/ and audits/"
     return None
 

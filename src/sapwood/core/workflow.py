@@ -7,18 +7,19 @@ Everything here is frozen, defaults are already applied, and a Workflow becomes 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from sapwood.core.graph import descendants, forward_order
 from sapwood.core.hashing import hash_json
 
-DECISIONS: Final = ("approved", "changes_requested", "blocked", "retry")
-
 InputType = Literal["string", "integer", "number", "boolean", "list", "object"]
 Decision = Literal["approved", "changes_requested", "blocked", "retry"]
 EdgeOn = Literal["success", "failure", "terminal"]
+
+INPUT_TYPES: Final[tuple[InputType, ...]] = get_args(InputType)
+DECISIONS: Final[tuple[Decision, ...]] = get_args(Decision)
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

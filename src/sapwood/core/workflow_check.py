@@ -14,6 +14,7 @@ from sapwood.core.guards import parse_guard
 from sapwood.core.handoff import BOUNDS
 from sapwood.core.inputs import type_problem
 from sapwood.core.mistakes import Path, Problem, unknown_name
+from sapwood.core.nodekey import MAX_NODE_KEY_CHARS
 from sapwood.core.outputs import output_problem
 from sapwood.core.phases import resolve_manifest
 from sapwood.core.substitution import references
@@ -95,9 +96,8 @@ def _block(path: Path, node: Data, known: Known) -> Iterator[Problem]:
     if known.providers is not None and "provider" in node and node["provider"] not in known.providers:
         yield Problem((*path, "provider"), *unknown_name("provider", node["provider"], known.providers))
     for name in node.get("context", {}).get("policy", {}):
-        numbers = BOUNDS
-        if name not in numbers:
-            yield Problem((*path, "context", "policy", name), *unknown_name("number", name, numbers), at_key=True)
+        if name not in BOUNDS:
+            yield Problem((*path, "context", "policy", name), *unknown_name("number", name, BOUNDS), at_key=True)
 
 
 def _template(path: Path, template: str, known: Known) -> Iterator[Problem]:
@@ -204,8 +204,10 @@ def _nested(path: Path, node: Data, inner: Workflow) -> Iterator[Problem]:
             yield Problem(path, f"the workflow {inner.name!r} needs the input {name!r}", at_key=True)
     key = str(path[1])
     for one_node in inner.nodes:
-        if len(f"{key}.{one_node.key}") > 128:
-            yield Problem(path, f"the key {key}.{one_node.key} would be longer than 128 characters", at_key=True)
+        whole = f"{key}.{one_node.key}"
+        if len(whole) > MAX_NODE_KEY_CHARS:
+            what = f"the key {whole} would be longer than {MAX_NODE_KEY_CHARS} characters"
+            yield Problem(path, what, at_key=True)
 
 
 def _names(all_keys: Collection[str], nodes: Mapping[str, Data]) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sapwood.core.nodekey import NODE_KEY
-from sapwood.core.workflow import DECISIONS
+from sapwood.core.workflow import DECISIONS, INPUT_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,6 @@ class Field:
 
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]{0,63}"
-INPUT_TYPES: Final = ("string", "integer", "number", "boolean", "list", "object")
 
 LIMITS: Final = Group(
     "limits",

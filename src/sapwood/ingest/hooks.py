@@ -10,6 +10,7 @@ from typing import Final
 from sapwood.core.hashing import hash_bytes, utf8
 from sapwood.core.ingest_manifest import Source
 from sapwood.core.ingest_settings import IngestSettings
+from sapwood.core.outputs import DOCUMENT_ROOTS
 from sapwood.core.paths import Refused, safe_path
 from sapwood.errors import DocumentNotWritten, PathRefused
 from sapwood.ingest.beneath import Blocked, names_in
@@ -18,7 +19,6 @@ from sapwood.ingest.records import MANIFESTS, file_safe
 from sapwood.ingest.staging import Draft, read_all
 from sapwood.ingest.workspace import Project
 
-DOCUMENT_ROOTS: Final = ("docs", "audits")
 _ALLOWED: Final = "documents go below docs/ or audits/ of the project"
 
 

@@ -15,13 +15,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from sapwood.core.outputs import DOCUMENT_ROOTS
 from sapwood.ingest.beneath import DIRECTORY, READ, Blocked, Opener, best_opener, blocked_by, names_in, open_directory
 from sapwood.ingest.durable import Sync, real_sync
 from sapwood.ingest.staging import Draft, Keep, Outcome, Parts, Staging, read_all
 
 WORKSPACE: Final = "workspace"
 OWN: Final = ".sapwood"
-AGENT_ROOTS: Final = (WORKSPACE, "docs", "audits")
+AGENT_ROOTS: Final = (WORKSPACE, *DOCUMENT_ROOTS)
 _PENDING: Final = (OWN, "pending")
 
 
