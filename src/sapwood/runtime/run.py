@@ -31,6 +31,11 @@ FIRST_IDS: Final = 64
 MOST_IDS: Final = 4096
 
 
+def as_key(given: ArtifactKey | str) -> ArtifactKey:
+    """Return the key that was given as one, or as its text."""
+    return given if isinstance(given, ArtifactKey) else ArtifactKey(given)
+
+
 class Ids:
     """The run's integers for nodes and reports, taken from the store in blocks, so that few calls wait for it."""
 
@@ -112,7 +117,7 @@ class Run(Scope):
 
     def attach(self, agent_key: ArtifactKey | str) -> Agent:
         """Continue an agent's scope that has no result yet, also one that another process opened."""
-        key = agent_key if isinstance(agent_key, ArtifactKey) else ArtifactKey(agent_key)
+        key = as_key(agent_key)
         self.recorder.flush()
         with self.recorder.store.read() as reader:
             record = reader.find(key) if self.key.is_ancestor_of(key) else None

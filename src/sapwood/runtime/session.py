@@ -33,7 +33,7 @@ from sapwood.ports import ArtifactStore, Clock, RunRow, RunStart, Templates
 from sapwood.runtime.collector import without_collector
 from sapwood.runtime.recorder import Listener, Recorder
 from sapwood.runtime.records import offered_record
-from sapwood.runtime.run import FIRST_IDS, Ids, Run
+from sapwood.runtime.run import FIRST_IDS, Ids, Run, as_key
 from sapwood.runtime.shielded import shielded
 from sapwood.runtime.verify import Progress, Verification, Verifier
 
@@ -85,7 +85,7 @@ class Store:
 
     def attach(self, run_key: ArtifactKey | str) -> Run:
         """Continue a run that is not sealed, also one that another process started."""
-        key = run_key if isinstance(run_key, ArtifactKey) else ArtifactKey(run_key)
+        key = as_key(run_key)
         self.recorder.hold_run()
         self.recorder.flush()
         with self.artifacts.read() as reader:
@@ -117,7 +117,7 @@ class Store:
 
     def load(self, key: ArtifactKey | str) -> ArtifactTree:
         """Return the artifact and all below it as a tree; raise NotFound when nothing is stored there."""
-        wanted = key if isinstance(key, ArtifactKey) else ArtifactKey(key)
+        wanted = as_key(key)
         with self.artifacts.read() as reader, without_collector():
             tree = ArtifactTree(reader.load(wanted))
         if not len(tree):
@@ -126,7 +126,7 @@ class Store:
 
     def contents(self, key: ArtifactKey | str) -> list[tuple[Record, Any]]:
         """Return the artifact and all below it in key order, each with its content: a JSON value, a text or bytes."""
-        wanted = key if isinstance(key, ArtifactKey) else ArtifactKey(key)
+        wanted = as_key(key)
         with self.artifacts.read() as reader, without_collector():
             found = [(record, read_content(record)) for record in reader.load(wanted)]
         if not found:
@@ -141,7 +141,7 @@ class Store:
         progress: Progress = lambda _count: None,
     ) -> Verification:
         """Recompute everything about the store, a run, or a part of one; `head` is one that was kept somewhere else."""
-        wanted = key if key is None or isinstance(key, ArtifactKey) else ArtifactKey(key)
+        wanted = None if key is None else as_key(key)
         expect(head, (str, type(None)), "head", "the 64 hexadecimal digits that were kept")
         try:
             with self.artifacts.read() as reader:
@@ -163,8 +163,8 @@ class Store:
 
     def reconstruct(self, key: ArtifactKey | str) -> Reconstruction:
         """Return what happened, from the tree alone, every prompt rebuilt from its parts."""
-        tree = self.load(key)
-        top = key if isinstance(key, ArtifactKey) else ArtifactKey(key)
+        top = as_key(key)
+        tree = self.load(top)
         with self.artifacts.read() as reader:
             told = reconstruct(tree, self.templates.rerender, self.templates.renderer, reader.find)
             if top.parent is not None and reader.find(top.parent) is not None:  # above the part that was asked for
@@ -181,7 +181,7 @@ class Store:
         self, run_key: ArtifactKey | str, name: str, *, passed: bool | None, evidence: Any = UNSET
     ) -> ArtifactKey:
         """Record a fact about a sealed run: a small run of its own that refers to it. Return its key."""
-        about = run_key if isinstance(run_key, ArtifactKey) else ArtifactKey(run_key)
+        about = as_key(run_key)
         with self.artifacts.read() as reader:
             if reader.find_run(about) is None:
                 raise NotFound(f"run {about}", "sapwood runs lists them")
