@@ -6,7 +6,7 @@ needs: the entries, the text of earlier phases, the manifest for the node's repo
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from sapwood.core import artifacts
 from sapwood.core.artifacts import AgentRequests, BudgetResult, Report
 from sapwood.core.codec import from_record
 from sapwood.core.extensions import FAILURE_ROUTE, JOIN, RETRY, Extension, ExtensionPolicy, JoinChild, join_table
-from sapwood.core.handoff import BOUNDS, Handoff, HandoffPolicy, UpstreamArtifact, assemble_ordered
+from sapwood.core.handoff import Handoff, HandoffPolicy, UpstreamArtifact, assemble_ordered
 from sapwood.core.instants import instant_of_ms
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.phases import END_LINE, PhaseHandoff, PhaseManifest, budgeted_handoff_context
@@ -311,11 +311,6 @@ def to_phase_handoff(stored: artifacts.PhaseHandoff) -> PhaseHandoff:
     """Return the pure value of a stored handoff; fields that were not given are empty."""
     given = {name: getattr(stored, name) for name in PhaseHandoff.__slots__}
     return PhaseHandoff(**{name: value for name, value in given.items() if value is not msgspec.UNSET})
-
-
-def policy_values(policy: HandoffPolicy) -> Mapping[str, int]:
-    """Return every bound by its name, for the run's configuration."""
-    return {name: getattr(policy, name) for name in BOUNDS}
 
 
 def _number(value: int | msgspec.UnsetType) -> int:

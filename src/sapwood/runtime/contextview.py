@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from sapwood.core.nested import find_node
 from sapwood.core.workflow import workflow_from_dict
 from sapwood.errors import InvalidHandoff, NotFound
 from sapwood.ports import Reader
-from sapwood.runtime.context import PHASE_CONTRIBUTOR, policy_values, to_upstream
+from sapwood.runtime.context import PHASE_CONTRIBUTOR, to_upstream
 from sapwood.runtime.history import find_report
 
 
@@ -127,7 +127,7 @@ def with_policy(reader: Reader, seen: SeenContext, policy: HandoffPolicy) -> See
 
 def changed_policy(policy: HandoffPolicy, changes: Iterable[str]) -> HandoffPolicy:
     """Return the policy with changes of the form `max_context_chars_total=16000`."""
-    values = dict(policy_values(policy))
+    values = asdict(policy)
     for change in changes:
         name, _, number = change.partition("=")
         if name not in values or not number.isdecimal():

@@ -23,8 +23,8 @@ def command_evidence(
     passed = exit_code in node.success_codes
     facts: dict[str, Any] = {**_origin(work), "command": list(node.run), "exit_code": exit_code}
     if merge is not None:
-        status: Any = "completed" if passed else "failed"
-        facts["summary"] = AgentResult(work.attempt.request, status=status, **merge).serialize(for_="merge_summary")
+        result = AgentResult(work.attempt.request, status="completed" if passed else "failed", **merge)
+        facts["summary"] = result.serialize(for_="merge_summary")
     return [_evidence(work, journal, node.evidence, passed, facts)]
 
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from sapwood.core.artifacts import EndStatus
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import GateNode, SpawnNode, WorkflowNode
@@ -88,6 +89,7 @@ class Executor:
 
     async def finish(self, run: str) -> str:
         history = await asyncio.to_thread(self._histories.load, run)
+        status: EndStatus
         if history.is_cancelled:
             status = "cancelled"
         elif not history.progress.is_finished:

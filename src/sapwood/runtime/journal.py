@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from sapwood.core.artifacts import AgentRequest, AgentRequests, AgentResult, Delivery, Log, Report
+from sapwood.core.artifacts import AgentRequest, AgentRequests, AgentResult, Delivery, EndStatus, Log, Report
 from sapwood.core.codec import to_record
 from sapwood.core.enrichment import Outgoing, check_enriched, enrich
 from sapwood.core.event_artifacts import artifact_of_event
@@ -128,7 +128,7 @@ class Journal:
         events = [] if interrupted is None else self._below(key, resumed(self.event, attempt.node))
         self.claim([delivery, *events], [Claim(plan.run, attempt.node, attempt.number, number, DELIVERY, key)])
         attempt.deliveries[number] = key
-        return Work(plan, history, level, node, attempt, attempt.run_node_id, key, meter, folder)
+        return Work(plan, history, level, node, attempt, key, meter, folder)
 
     def end_attempt(self, work: Work, done: Done) -> str:
         """Record the attempt's one result, with what routing makes of it; return its status."""
@@ -176,7 +176,7 @@ class Journal:
         below = self._below(parent, events)
         self.claim(below, [Claim(plan.run, node, visits, 0, PRUNED, below[0].key)])
 
-    def close_run(self, plan: Plan, history: History, status: str) -> str:
+    def close_run(self, plan: Plan, history: History, status: EndStatus) -> str:
         """Record the end and seal the run, unless somebody has; return the status it is sealed with."""
         store = self.world.store
         with store.artifacts.read() as reader:
@@ -211,13 +211,12 @@ class Journal:
                 return "failed"
         return status
 
-    def _resolution(self, plan: Plan, status: str) -> str:
+    def _resolution(self, plan: Plan, status: EndStatus) -> str:
         """Return how the run's goal was resolved: the goal, the outcome, and the evidence there is."""
         with self.world.store.artifacts.read() as reader:
             evidence = tuple(reader.child_keys(plan.evidence))
-        end: Any = status  # one of the three
         goal = goal_of(plan.inputs) or msgspec.UNSET
-        result = AgentResult(plan.run, status=end, goal=goal, outcome=status, evidence=evidence)
+        result = AgentResult(plan.run, status=status, goal=goal, outcome=status, evidence=evidence)
         return result.serialize(for_="goal_resolution")
 
     def claim(self, artifacts: Sequence[Artifact], claims: Sequence[Claim]) -> bool:
@@ -251,7 +250,7 @@ class Journal:
             text=done.result.report if done.error is None else _log_text(done.error, done.result.report),
             content_type=done.result.content_type if done.error is None else "text",  # type: ignore[arg-type]
             artifact_id=self.ids(work.plan.run).next_artifact_id(),
-            run_node_id=work.run_node_id,
+            run_node_id=work.attempt.run_node_id,
             node_key=work.node.key,
             attempt=work.attempt.number,
             created_at=instant_of_ms(key.time_ms),

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from sapwood.clock import KeyFactory
 from sapwood.core.artifacts import (
     AgentRequest,
+    EndStatus,
     OutcomeEvidence,
     Seal,
     ValidationError,
@@ -172,7 +173,7 @@ class Run(Scope):
     def is_ended(self) -> bool:
         return self._ended
 
-    def _seal(self, status: str) -> None:
+    def _seal(self, status: EndStatus) -> None:
         if self._ended:
             raise ScopeEnded(self.key.text)
         if self._is_sealed_after_all(status):
@@ -186,7 +187,7 @@ class Run(Scope):
             if status == "completed" and problems:
                 self.recorder.append([self._validation_error("IncompleteRun", problem) for problem in problems])
                 raise IncompleteRun(self.key.text, problems)
-            seal = Seal(self.keys.child(self.key), status=status, head=judgement.head, counts=judgement.kinds)  # type: ignore[arg-type]  # one of the three
+            seal = Seal(self.keys.child(self.key), status=status, head=judgement.head, counts=judgement.kinds)
             end = RunEnd(self.key, status, self._clock(), judgement.head, judgement.artifacts)
             try:
                 self.recorder.append([to_record(seal)], end=end)
@@ -198,7 +199,7 @@ class Run(Scope):
                 raise
         self._ended = True
 
-    def _is_sealed_after_all(self, status: str) -> bool:
+    def _is_sealed_after_all(self, status: EndStatus) -> bool:
         """Tell whether a Seal whose commit failed is there nevertheless: a failed sync leaves that open."""
         tried = self._tried_seal
         return tried is not None and tried.status == status and bool(self.recorder.store.stored([tried.key]))

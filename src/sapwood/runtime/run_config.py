@@ -17,7 +17,6 @@ from sapwood.core.tokens import CHARS_4
 from sapwood.core.workflow import AgentNode, Node, SpawnNode, Workflow, WorkflowNode, workflow_hash
 from sapwood.errors import InvalidHandoff, InvalidPhase, InvalidSettings
 from sapwood.ports import Templates
-from sapwood.runtime.context import policy_values
 from sapwood.runtime.snapshot import take_snapshot
 from sapwood.runtime.tokenizer import load_counter
 from sapwood.version import __version__
@@ -90,7 +89,7 @@ def run_config(
             {"name": name, "available": True, "limits": {}} for name in sorted({t for n in agents for t in n.tools})
         ],
         "policies": {
-            "handoff": dict(policy_values(HandoffPolicy(**policies.handoff))),
+            "handoff": asdict(HandoffPolicy(**policies.handoff)),
             "budgets": {"phases": _phase_values(policies.phases), "tokenizer": policies.tokenizer},
             "ingest": _ingest_values(IngestSettings.of(policies.ingest)),
         },

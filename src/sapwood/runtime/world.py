@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ class World:
 
     store: Store
     providers: Mapping[str, Provider]
-    run_command: Callable[[CommandNode, str], Any]
+    run_command: Callable[[CommandNode, str], Awaitable[tuple[int, str]]]
     project: Path | None = None
     documents: Documents | None = None
     contributors: Sequence[Contributor] = ()
@@ -46,7 +46,6 @@ class Work:
     level: Level
     node: Node
     attempt: Attempt
-    run_node_id: int
     delivery: ArtifactKey
     meter: Meter
     folder: Path | None = None
