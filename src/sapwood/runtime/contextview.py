@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from sapwood.errors import InvalidHandoff, NotFound
 from sapwood.ports import Reader
 from sapwood.runtime.context import PHASE_CONTRIBUTOR, to_upstream
 from sapwood.runtime.history import find_report
+
+_KINDS: Final = ("Report", "Log", "PromptContribution", "BudgetResult", "AgentRequest")
+_BOUND_OF: Final = {RETRY: "max_retry_chars", FAILURE_ROUTE: "max_failure_route_chars", JOIN: "max_join_chars"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +84,19 @@ def load_context(reader: Reader, run: ArtifactKey, node: str, attempt: int | Non
     ended, parts = own[-1], [one for one in below if isinstance(one, PromptContribution)]
     contributions = _of_last_prompt(parts)
     texts = [one.text for one in contributions if one.slot == "context"]
-    policy, manifest = (
-        _recorded_policy(reader, run, node),
-        check_manifest(_manifest(ended), f"{ended.kind} {ended.key}"),
+    seen = SeenContext(
+        run=run.text,
+        node=node,
+        attempt=request.attempt,
+        recorded_in=ended.kind,
+        policy=_recorded_policy(reader, run, node),
+        manifest=check_manifest(_manifest(ended), f"{ended.kind} {ended.key}"),
+        entries=(),
+        dropped=(),
+        phase_text=next((one.text for one in contributions if one.contributor == PHASE_CONTRIBUTOR), ""),
+        budgets=tuple(one for one in below if isinstance(one, BudgetResult)),
     )
-    return _seen(
-        reader,
-        SeenContext(
-            run=run.text,
-            node=node,
-            attempt=request.attempt,
-            recorded_in=ended.kind,
-            policy=policy,
-            manifest=manifest,
-            entries=(),
-            dropped=(),
-            phase_text=next((one.text for one in contributions if one.contributor == PHASE_CONTRIBUTOR), ""),
-            budgets=tuple(one for one in below if isinstance(one, BudgetResult)),
-        ),
-        texts,
-    )
+    return _with_entries(reader, seen, texts)
 
 
 def with_policy(reader: Reader, seen: SeenContext, policy: HandoffPolicy) -> SeenContext:
@@ -121,8 +117,7 @@ def with_policy(reader: Reader, seen: SeenContext, policy: HandoffPolicy) -> See
         policy=policy,
         extensions=[_again(parse_extension(entry.text)) for entry in seen.entries if entry.artifact_id is None],
     )
-    changed = {name: getattr(seen, name) for name in SeenContext.__slots__}
-    return _seen(reader, SeenContext(**{**changed, "policy": policy, "manifest": handoff.manifest}), handoff.entries)
+    return _with_entries(reader, replace(seen, policy=policy, manifest=handoff.manifest), handoff.entries)
 
 
 def changed_policy(policy: HandoffPolicy, changes: Iterable[str]) -> HandoffPolicy:
@@ -134,12 +129,6 @@ def changed_policy(policy: HandoffPolicy, changes: Iterable[str]) -> HandoffPoli
             raise InvalidHandoff("policy", change, f"NAME=NUMBER with one of {', '.join(values)}")
         values[name] = int(number)
     return HandoffPolicy(**values)
-
-
-_KINDS = ("Report", "Log", "PromptContribution", "BudgetResult", "AgentRequest")
-
-
-_BOUND_OF = {RETRY: "max_retry_chars", FAILURE_ROUTE: "max_failure_route_chars", JOIN: "max_join_chars"}
 
 
 def _find_request(reader: Reader, run: ArtifactKey, node: str, attempt: int | None) -> AgentRequest:
@@ -169,10 +158,11 @@ def _of_last_prompt(parts: list[PromptContribution]) -> list[PromptContribution]
     return sorted((one for one in parts if one.key.parent == last), key=lambda one: one.order)
 
 
-def _seen(reader: Reader, blank: SeenContext, texts: Iterable[str]) -> SeenContext:
-    manifest, policy = blank.manifest, blank.policy
+def _with_entries(reader: Reader, seen: SeenContext, texts: Iterable[str]) -> SeenContext:
+    """Return the context with its entries, and with what its manifest says was dropped."""
+    manifest, policy = seen.manifest, seen.policy
     wanted = [*manifest["included_artifact_ids"], *manifest["dropped_artifact_ids"]]
-    reports = _reports(reader, ArtifactKey(blank.run), wanted)
+    reports = _reports(reader, ArtifactKey(seen.run), wanted)
     is_full = manifest["included_count"] == policy.max_upstream_artifacts
     rule = (
         f"max_upstream_artifacts {policy.max_upstream_artifacts}"
@@ -185,8 +175,7 @@ def _seen(reader: Reader, blank: SeenContext, texts: Iterable[str]) -> SeenConte
         chars = 0 if report is None else count_units(report.text)
         dropped.append(Dropped("?" if report is None else str(report.node_key), artifact_id, chars, rule))
     entries = tuple(_entry(text, policy, reports) for text in texts) or _gathered(manifest)
-    changed = {name: getattr(blank, name) for name in SeenContext.__slots__}
-    return SeenContext(**{**changed, "entries": entries, "dropped": tuple(dropped)})
+    return replace(seen, entries=entries, dropped=tuple(dropped))
 
 
 def _gathered(manifest: dict[str, Any]) -> tuple[SeenEntry, ...]:
