@@ -31,7 +31,8 @@ from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.workflow import Backoff, CommandNode, Edge, JoinNode, Workflow
-from sapwood.runtime.history import Histories, History
+from sapwood.runtime.histories import Histories
+from sapwood.runtime.history import History
 from sapwood.runtime.session import Store
 from sapwood.runtime.start import open_run
 from tests.conftest import ROOT, Dose

@@ -13,7 +13,8 @@ from sapwood.core.limits import NOTHING, Budget, Usage, has_limits, total, usage
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import AgentNode, Limits, Node, Price, Workflow
 from sapwood.ports import Clock, Reader
-from sapwood.runtime.history import OF_RUN, Attempt, History, Plan
+from sapwood.runtime.history import Attempt, History, Plan
+from sapwood.runtime.roles import OF_RUN
 
 
 class Meter:

@@ -23,7 +23,7 @@ from sapwood.core.workflow import workflow_from_dict
 from sapwood.errors import InvalidHandoff, NotFound
 from sapwood.ports import Reader
 from sapwood.runtime.context import PHASE_CONTRIBUTOR, to_upstream
-from sapwood.runtime.history import find_report
+from sapwood.runtime.loading import find_report
 
 _KINDS: Final = ("Report", "Log", "PromptContribution", "BudgetResult", "AgentRequest")
 _BOUND_OF: Final = {RETRY: "max_retry_chars", FAILURE_ROUTE: "max_failure_route_chars", JOIN: "max_join_chars"}

@@ -21,7 +21,8 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.workflow import GateNode
 from sapwood.errors import DuplicateClaim, InvalidAnswer, NotFound
 from sapwood.ports import ArtifactStore, Claim
-from sapwood.runtime.history import ANSWER, CANCEL, MESSAGE, OF_RUN, PAUSE, RESUME, Histories
+from sapwood.runtime.histories import Histories
+from sapwood.runtime.roles import ANSWER, CANCEL, MESSAGE, OF_RUN, PAUSE, RESUME
 
 
 class Control:

@@ -15,7 +15,8 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import GateNode, SpawnNode, WorkflowNode
 from sapwood.errors import SapwoodError, StoreError
-from sapwood.runtime.history import Attempt, Histories, History, Plan
+from sapwood.runtime.histories import Histories
+from sapwood.runtime.history import Attempt, History, Plan
 from sapwood.runtime.journal import Journal
 from sapwood.runtime.node_kinds import perform
 from sapwood.runtime.products import add_products

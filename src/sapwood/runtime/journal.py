@@ -34,22 +34,11 @@ from sapwood.core.workflow import AgentNode, GateNode
 from sapwood.errors import DuplicateClaim, IncompleteRun
 from sapwood.ports import Claim
 from sapwood.runtime.budgets import open_meter
-from sapwood.runtime.history import (
-    DELIVERY,
-    DISPATCH,
-    GOAL,
-    OF_RUN,
-    PRUNED,
-    REPORT,
-    REQUEST,
-    RESULT,
-    Attempt,
-    History,
-    Plan,
-    load_artifact,
-)
+from sapwood.runtime.history import Attempt, History, Plan
+from sapwood.runtime.loading import load_artifact
 from sapwood.runtime.node_events import ended, never_started, opened, resumed
 from sapwood.runtime.opening import find_opening
+from sapwood.runtime.roles import DELIVERY, DISPATCH, GOAL, OF_RUN, PRUNED, REPORT, REQUEST, RESULT
 from sapwood.runtime.run import Ids
 from sapwood.runtime.tool_calls import tool_call_of
 from sapwood.runtime.world import Done, Work, World

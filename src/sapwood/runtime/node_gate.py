@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sapwood.core.artifacts import AgentRequest, EventArtifact
 from sapwood.core.events import InterruptStatusEvent, NodeReviewRequestedEvent
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import GateNode
 from sapwood.runtime.evidence import gate_evidence
-from sapwood.runtime.history import ANSWER, MESSAGE, load_artifact
 from sapwood.runtime.journal import Journal
+from sapwood.runtime.loading import load_artifact
+from sapwood.runtime.roles import ANSWER, MESSAGE
+from sapwood.runtime.watch import POLLING_S
 from sapwood.runtime.world import Done, Work
-
-POLLING_S: Final = 0.1
 
 
 class Answer(NamedTuple):

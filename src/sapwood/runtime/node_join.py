@@ -13,8 +13,9 @@ from sapwood.core.schedule import selected_predecessors
 from sapwood.core.workflow import JoinNode
 from sapwood.ports import Reader
 from sapwood.runtime.context import to_upstream
-from sapwood.runtime.history import Attempt, load_artifact
+from sapwood.runtime.history import Attempt
 from sapwood.runtime.journal import Journal
+from sapwood.runtime.loading import load_artifact
 from sapwood.runtime.world import Done, Work
 
 

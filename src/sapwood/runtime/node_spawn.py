@@ -11,8 +11,9 @@ from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import SpawnNode
 from sapwood.errors import SpawnRefused
 from sapwood.ports import Reader
-from sapwood.runtime.history import Attempt, find_report
+from sapwood.runtime.history import Attempt
 from sapwood.runtime.journal import Journal
+from sapwood.runtime.loading import find_report
 from sapwood.runtime.opening import opening_of
 from sapwood.runtime.world import Done, Work
 

@@ -7,8 +7,9 @@ import asyncio
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import WorkflowNode
 from sapwood.errors import SpawnRefused
-from sapwood.runtime.history import Attempt, Level, find_report
+from sapwood.runtime.history import Attempt, Level
 from sapwood.runtime.journal import Journal
+from sapwood.runtime.loading import find_report
 from sapwood.runtime.opening import opening_of
 from sapwood.runtime.world import Done, Work
 

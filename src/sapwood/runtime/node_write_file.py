@@ -9,8 +9,8 @@ from sapwood.core.provider import ProviderResult
 from sapwood.core.substitution import substitute_text
 from sapwood.core.workflow import WriteFileNode
 from sapwood.errors import NotFound
-from sapwood.runtime.history import find_report
 from sapwood.runtime.journal import Journal
+from sapwood.runtime.loading import find_report
 from sapwood.runtime.world import Done, Work
 
 

@@ -16,17 +16,11 @@ from sapwood.core.handoff import HandoffPolicy
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.workflow import BaseNode
 from sapwood.ports import Claim, Reader
-from sapwood.runtime.history import (
-    OF_RUN,
-    PRUNED,
-    REPORT,
-    REQUEST,
-    RESULT,
-    Histories,
-    Plan,
-    load_artifact,
-)
+from sapwood.runtime.histories import Histories
+from sapwood.runtime.history import Plan
+from sapwood.runtime.loading import load_artifact
 from sapwood.runtime.pauses import is_paused
+from sapwood.runtime.roles import OF_RUN, PRUNED, REPORT, REQUEST, RESULT
 from sapwood.runtime.session import Store
 
 OPEN = ("running", "paused", "interrupted")

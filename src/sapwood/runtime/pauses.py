@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sapwood.ports import Claim
-from sapwood.runtime.history import OF_RUN, PAUSE, RESUME
+from sapwood.runtime.roles import OF_RUN, PAUSE, RESUME
 
 
 def is_paused(claims: Iterable[Claim]) -> bool:

@@ -31,6 +31,7 @@ from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
 from sapwood.errors import NotFound, RunSealed, StoreDamaged, WrongArgument
 from sapwood.ports import ArtifactStore, Clock, RunRow, RunStart, Templates
 from sapwood.runtime.collector import without_collector
+from sapwood.runtime.pauses import is_paused
 from sapwood.runtime.recorder import Listener, Recorder
 from sapwood.runtime.records import offered_record
 from sapwood.runtime.run import FIRST_IDS, Ids, Run, as_key
@@ -231,8 +232,6 @@ class Store:
     def _as_it_stands(self, row: RunRow) -> RunRow:
         if row.status != "running":
             return row
-        from sapwood.runtime.pauses import is_paused  # it knows workflows, which recording alone does not need
-
         with self.artifacts.read() as reader:
             if is_paused(reader.list_claims(row.key)):
                 return row._replace(status="paused")

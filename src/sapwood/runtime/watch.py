@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from sapwood.core.keys import ArtifactKey
 from sapwood.ports import ArtifactStore, Reader
-from sapwood.runtime.history import CANCEL, OF_RUN, PAUSE, RESUME
+from sapwood.runtime.roles import CANCEL, OF_RUN, PAUSE, RESUME
 
 POLLING_S: Final = 0.1
 
