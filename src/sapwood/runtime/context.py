@@ -25,6 +25,7 @@ from sapwood.core.selection import COMPLETED, Visit, latest_visits, select_prede
 from sapwood.core.tokens import CHARS_4, ContextBudgetResult, TokenCounter
 from sapwood.core.workflow import ContextOptions
 from sapwood.ports import ArtifactStore, Reader
+from sapwood.runtime.loading import find_report
 
 TYPE_OF_KIND: Final = {"Report": "report", "Note": "note", "Log": "log"}
 PHASE_CONTRIBUTOR: Final = "phase_context"
@@ -185,9 +186,7 @@ def _latest_place(reader: Reader, visit: Visit, kinds: Sequence[str]) -> _Place 
 
 
 def _read(reader: Reader, place: _Place | None) -> Report | None:
-    record = None if place is None else reader.find(place.key)
-    found = None if record is None else from_record(record)
-    return found if isinstance(found, Report) else None
+    return find_report(reader, None if place is None else place.key)
 
 
 class _Place(NamedTuple):
