@@ -19,9 +19,9 @@ from sapwood.core.workflow import Backoff, CommandNode, Edge, Limits, Price, Spa
 from sapwood.engine.boot import boot
 from sapwood.errors import ProviderFailed
 from sapwood.providers.program import run_program
-from sapwood.runtime.budgets import Meter
 from sapwood.runtime.control import Control
 from sapwood.runtime.executor import Executor
+from sapwood.runtime.meter import Meter
 from sapwood.runtime.session import Store
 from sapwood.runtime.world import World
 from tests.runtime.test_executor import begin, run_to_end, wait_for

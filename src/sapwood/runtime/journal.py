@@ -33,9 +33,9 @@ from sapwood.core.substitution import substitute_text
 from sapwood.core.workflow import AgentNode, GateNode
 from sapwood.errors import DuplicateClaim, IncompleteRun
 from sapwood.ports import Claim
-from sapwood.runtime.budgets import open_meter
 from sapwood.runtime.history import Attempt, History, Plan
 from sapwood.runtime.loading import load_artifact
+from sapwood.runtime.meter import open_meter
 from sapwood.runtime.node_events import ended, never_started, opened, resumed
 from sapwood.runtime.opening import find_opening
 from sapwood.runtime.roles import DELIVERY, DISPATCH, GOAL, OF_RUN, PRUNED, REPORT, REQUEST, RESULT

@@ -14,8 +14,8 @@ from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import CommandNode, Node
 from sapwood.errors import SapwoodError
 from sapwood.ports import Documents, Provider
-from sapwood.runtime.budgets import Meter
 from sapwood.runtime.history import Attempt, History, Level, Plan
+from sapwood.runtime.meter import Meter
 from sapwood.runtime.session import Store
 
 
