@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import sapwood
 from sapwood.core.artifacts import AgentResult, EventArtifact
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.workflow import CommandNode, Workflow
 from sapwood.engine.boot import boot
 from sapwood.providers.program import run_program
 from sapwood.runtime.session import Store
+from sapwood.runtime.worktrees import create, discard, worktree_of
 from tests.runtime.test_evidence import git, git_project
 from tests.runtime.test_executor import begin, wait_for
 from tests.runtime.world import Provider, agent, all_of, echo, make_executor, open_world, workflow
@@ -53,6 +57,38 @@ def test_what_parallel_nodes_do_is_all_merged(tmp_path: Path, store: Store) -> N
     assert sorted(path.name for path in project.glob("n*")) == ["n0", "n1", "n2", "n3"]
     assert branches(project) == []
     assert list((project / ".sapwood/worktrees").glob("[!.]*")) == []
+
+
+def test_one_worktree_at_a_time_is_made_or_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git reads what it keeps of all worktrees whenever it makes or removes one, also of a half made one."""
+    project, keys, ran = git_project(tmp_path), sapwood.KeyFactory(), subprocess.run
+    at_work, most = [0], [0]
+    lock = threading.Lock()
+
+    def watched(words: list[str], **more: Any) -> Any:
+        if "worktree" not in words:
+            return ran(words, **more)
+        with lock:
+            at_work[0] += 1
+            most[0] = max(most[0], at_work[0])
+        time.sleep(0.05)
+        done = ran(words, **more)
+        with lock:
+            at_work[0] -= 1
+        return done
+
+    def come_and_go() -> None:
+        tree = worktree_of(project, keys.root())
+        create(tree)
+        discard(tree)
+
+    monkeypatch.setattr(subprocess, "run", watched)
+    threads = [threading.Thread(target=come_and_go) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
 
 
 def test_inside_a_hook_of_another_repository_the_right_one_is_used(

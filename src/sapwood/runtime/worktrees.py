@@ -57,11 +57,8 @@ def worktree_of(project: Path, delivery: ArtifactKey) -> Worktree:
 
 def create(tree: Worktree) -> None:
     """Make the folder and its branch from what is checked out."""
-    tree.root.parent.mkdir(parents=True, exist_ok=True)
-    ignore = tree.root.parent / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n")
-    _do(tree.repository, "worktree", "add", "--quiet", "-b", tree.branch, str(tree.root), "HEAD")
+    with _alone(tree):
+        _do(tree.repository, "worktree", "add", "--quiet", "-b", tree.branch, str(tree.root), "HEAD")
 
 
 def merge(tree: Worktree, message: str) -> Merge:
@@ -83,20 +80,25 @@ def merge(tree: Worktree, message: str) -> Merge:
 
 def discard(tree: Worktree, *, keep_branch: bool = False) -> bool:
     """Remove the folder, and its branch unless that is to stay; tell whether there was one."""
-    is_there = (
-        tree.root.exists() or _git(tree.repository, "rev-parse", "--verify", "--quiet", tree.branch).returncode == 0
-    )
-    _git(tree.repository, "worktree", "remove", "--force", "--force", str(tree.root))
-    _git(tree.repository, "worktree", "prune")
-    if not keep_branch:
-        _git(tree.repository, "branch", "--quiet", "-D", tree.branch)
+    with _alone(tree):
+        has_branch = _git(tree.repository, "rev-parse", "--verify", "--quiet", tree.branch).returncode == 0
+        is_there = tree.root.exists() or has_branch
+        _git(tree.repository, "worktree", "remove", "--force", "--force", str(tree.root))
+        _git(tree.repository, "worktree", "prune")
+        if not keep_branch:
+            _git(tree.repository, "branch", "--quiet", "-D", tree.branch)
     return is_there
 
 
 @contextmanager
 def _alone(tree: Worktree) -> Iterator[None]:
-    """Let one merge at a time touch what is checked out."""
-    with (tree.root.parent / ".lock").open("w") as file:
+    """Let one at a time touch what is checked out, and what git keeps of all worktrees of the repository."""
+    folder = tree.root.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n")
+    with (folder / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
