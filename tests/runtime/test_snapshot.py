@@ -105,5 +105,5 @@ def test_what_is_too_large_to_read_counts_with_its_size_and_says_so(
 
 
 def test_where_the_git_program_is_missing_the_tree_is_hashed(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "GIT", ("no-such-program-here",))
+    monkeypatch.setattr("sapwood.runtime.git._GIT", ("no-such-program-here",))
     assert take_snapshot(repository)["kind"] == "tree"

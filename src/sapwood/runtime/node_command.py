@@ -13,8 +13,8 @@ from sapwood.core.substitution import substitute_text
 from sapwood.core.workflow import CommandNode
 from sapwood.runtime.context import load_phase_handoffs
 from sapwood.runtime.evidence import command_evidence
+from sapwood.runtime.git import changed_files, head_commit
 from sapwood.runtime.journal import Journal
-from sapwood.runtime.snapshot import changed_files, head_commit
 from sapwood.runtime.verdicts import known_verdicts
 from sapwood.runtime.visits import visits_of
 from sapwood.runtime.world import Done, Work

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,11 @@ from typing import Final
 
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import WorktreeFailed
-from sapwood.runtime.snapshot import GIT, git_environment, head_commit
+from sapwood.runtime.git import NO_VARIABLES, head_commit, run_git
 
 FOLDER: Final = Path(".sapwood/worktrees")
 TIMEOUT_S: Final = 120
-# For a repository that says nobody; its own settings win.
-_AUTHOR = {"NAME": "Sapwood", "EMAIL": "sapwood@localhost"}
+_AUTHOR: Final = {"NAME": "Sapwood", "EMAIL": "sapwood@localhost"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +62,15 @@ def create(tree: Worktree) -> None:
 
 def merge(tree: Worktree, message: str) -> Merge:
     """Commit what was changed and merge it into what is checked out; leave that as it was when they conflict."""
+    author = _author(tree.repository)
     _do(tree.root, "add", "--all")
     if _git(tree.root, "diff", "--cached", "--quiet").returncode:
-        _do(tree.root, "commit", "--quiet", "--message", message)
+        _do(tree.root, "commit", "--quiet", "--message", message, variables=author)
     if head_commit(tree.root) == head_commit(tree.repository):
         return Merge()
     with _alone(tree):
-        done = _git(tree.repository, "merge", "--no-ff", "--quiet", "--message", message, tree.branch)
+        words = ("merge", "--no-ff", "--quiet", "--message", message, tree.branch)
+        done = _git(tree.repository, *words, variables=author)
         if done.returncode == 0:
             return Merge(head_commit(tree.repository))
         listed = _git(tree.repository, "diff", "--name-only", "--diff-filter=U", "-z").stdout
@@ -103,8 +104,8 @@ def _alone(tree: Worktree) -> Iterator[None]:
         yield
 
 
-def _do(folder: Path, *words: str) -> None:
-    done = _git(folder, *words)
+def _do(folder: Path, *words: str, variables: Mapping[str, str] = NO_VARIABLES) -> None:
+    done = _git(folder, *words, variables=variables)
     if done.returncode:
         raise WorktreeFailed(str(folder), f"git {words[0]}: {_words(done)}")
 
@@ -114,26 +115,15 @@ def _words(done: subprocess.CompletedProcess[bytes]) -> str:
     return said[0][:200] if said else f"exit code {done.returncode}"
 
 
-def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-    people = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _AUTHOR.items()}
-    known = {} if _has_author(folder) else people
-    return _run(folder, words, known)
-
-
-def _has_author(folder: Path) -> bool:
-    return _run(folder, ("config", "user.email"), {}).returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ
-
-
-def _run(folder: Path, words: tuple[str, ...], more: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+def _git(folder: Path, *words: str, variables: Mapping[str, str] = NO_VARIABLES) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(
-            [*GIT, "-c", "commit.gpgsign=false", *words],
-            cwd=folder,
-            env={**git_environment(), **more},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        return run_git(folder, *words, timeout_s=TIMEOUT_S, variables=variables)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WorktreeFailed(str(folder), f"git {words[0]}: {error}") from error
+
+
+def _author(repository: Path) -> dict[str, str]:
+    """Return who commits, for a repository that says nobody; its own settings win."""
+    if "GIT_AUTHOR_EMAIL" in os.environ or _git(repository, "config", "user.email").returncode == 0:
+        return {}
+    return {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _AUTHOR.items()}
