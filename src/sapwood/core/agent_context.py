@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Final, Literal, Protocol
 
 from sapwood.core.canonical import canonical_json
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
-from sapwood.core.shapes import Field, fields_of, given
-from sapwood.core.typed import Typed
+from sapwood.core.shapes import fields_of, given
 from sapwood.errors import InvalidArtifact, shown
 
 Reader = Literal["standard", "interrupt", "goal_resolution", "merge_summary", "results"]
@@ -51,7 +49,7 @@ class AgentModel(Artifact, frozen=True):
             raise InvalidArtifact(
                 f"{self.kind}.serialize", f"for_ is {shown(for_)}; expected one of {', '.join(SHOWN)}"
             )
-        fields = given(self, _fields(type(self)), {})
+        fields = given(self, fields_of(type(self)), {})
         names = SHOWN[for_]
         if names is None:
             fields.update(kind=self.kind, metadata=self.metadata)
@@ -64,8 +62,3 @@ class AgentModel(Artifact, frozen=True):
 def _shown(name: str) -> str:
     """Return the name, as JSON where it could be taken for more: no unknown field can write a line of another."""
     return name if _PLAIN.fullmatch(name) else canonical_json(name).decode()
-
-
-@cache
-def _fields(cls: type[Typed]) -> tuple[Field, ...]:
-    return fields_of(cls)

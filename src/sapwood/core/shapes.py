@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import UnionType
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -26,6 +27,7 @@ class Field(NamedTuple):
     part_of_tuple: type[Typed] | None
 
 
+@cache
 def fields_of(cls: type[Typed]) -> tuple[Field, ...]:
     """Return the declared fields of `cls`, without the two that hold what is not declared."""
     return tuple(
@@ -46,15 +48,6 @@ def _field(attribute: str, name: str, annotation: Any) -> Field:
     return Field(attribute, name, is_plain, *([*found, None][0] for found in (parts, parts_of_tuple)))
 
 
-_PARTS: dict[type[Typed], tuple[Field, ...]] = {}
-
-
-def _part_fields(cls: type[Typed]) -> tuple[Field, ...]:
-    if cls not in _PARTS:
-        _PARTS[cls] = fields_of(cls)
-    return _PARTS[cls]
-
-
 def given(value: Typed, fields: tuple[Field, ...], beyond: Mapping[str, Any]) -> JsonObject:
     """Return the fields that were given, by their wire names, and with them the undeclared ones of `beyond`."""
     found = dict(beyond)
@@ -72,7 +65,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, ArtifactKey):
         return value.text
     if isinstance(value, Typed):
-        return given(value, _part_fields(type(value)), value.unknown)
+        return given(value, fields_of(type(value)), value.unknown)
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value
@@ -94,7 +87,7 @@ def _folded(value: JsonObject, part: type[Typed]) -> JsonObject:
     """Return `value` with its unknown fields moved to `unknown`, where the part keeps them."""
     rest = dict(value)
     fields: JsonObject = {"unknown": rest}
-    take(_part_fields(part), rest, fields)
+    take(fields_of(part), rest, fields)
     return fields
 
 
