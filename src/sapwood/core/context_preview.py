@@ -116,14 +116,8 @@ def _source(
         rule = f"max_upstream_artifacts {policy.max_upstream_artifacts}"
     else:
         rule = f"min_remaining_chars {policy.min_remaining_chars}"
-    return PossibleSource(key, workflow.node(key).kind, " or ".join(map(_condition, edges)), chars, rule)
-
-
-def _condition(edge: Edge) -> str:
-    words = [] if edge.on == "success" else [f"on {edge.on}"]
-    words += [f"when {edge.when}"] if edge.when else []
-    words += [f"at most {edge.max_loops} times"] if edge.is_loop else []
-    return ", ".join(words) or "on success"
+    when = " or ".join(edge.conditions or "on success" for edge in edges)
+    return PossibleSource(key, workflow.node(key).kind, when, chars, rule)
 
 
 def _extensions(workflow: Workflow, node: Node, into: list[Edge]) -> list[PossibleExtension]:

@@ -37,8 +37,7 @@ def to_mermaid(workflow: Workflow) -> str:
         lines.append(f'  {ids[node.key]}{opening}"{_quoted(title_of(node))}"{closing}')
     for edge in workflow.edges:
         arrow = "-.->" if edge.is_loop or edge.on == "failure" else "-->"
-        label = label_of(edge)
-        words = f'|"{_quoted(label)}"|' if label else ""
+        words = f'|"{_quoted(edge.conditions)}"|' if edge.conditions else ""
         lines.append(f"  {ids[edge.source]} {arrow}{words} {ids[edge.target]}")
     return "\n".join(lines) + "\n"
 
@@ -56,10 +55,10 @@ def to_lanes(workflow: Workflow) -> str:
         marks = ["●" if lane == place else "│" for lane in range(len(lanes))]
         leaving = [workflow.edges[edge] for edge in workflow.edges_from(key)]
         rows.append((" ".join(marks), title_of(workflow.node(key))))
-        rows += [(" ".join("│" for _ in lanes), f"    {_note(edge)}") for edge in leaving if _needs_note(edge)]
+        rows += [(" ".join("│" for _ in lanes), f"    {_note(edge)}") for edge in leaving if edge.conditions]
         targets = list(dict.fromkeys(edge.target for edge in leaving if not edge.is_loop))
         if not targets and len(rows) > 1:  # the lane ends here: its part of the notes is empty
-            rows = _without_tail(rows, place, sum(map(_needs_note, leaving)))
+            rows = _without_tail(rows, place, sum(bool(edge.conditions) for edge in leaving))
         new = _next_lanes(lanes, place, targets)
         rows += [(row, "") for row in _moves(lanes, place, targets, new)]
         lanes = new
@@ -79,22 +78,8 @@ def title_of(node: Node) -> str:
     return f"{node.key} ({node.kind}{more})" + (f" -> {node.output}" if node.output else "")
 
 
-def label_of(edge: Edge) -> str:
-    """Return under which conditions an edge is taken; nothing for the plain way on."""
-    parts = [] if edge.on == "success" else [f"on {edge.on}"]
-    if edge.when is not None:
-        parts.append(f"when {edge.when}")
-    if edge.max_loops is not None:
-        parts.append(f"at most {edge.max_loops} times")
-    return ", ".join(parts)
-
-
-def _needs_note(edge: Edge) -> bool:
-    return bool(label_of(edge))
-
-
 def _note(edge: Edge) -> str:
-    return f"{'back to' if edge.is_loop else 'to'} {edge.target}: {label_of(edge)}"
+    return f"{'back to' if edge.is_loop else 'to'} {edge.target}: {edge.conditions}"
 
 
 def _without_tail(rows: list[tuple[str, str]], place: int, count: int) -> list[tuple[str, str]]:

@@ -191,6 +191,16 @@ class Edge(_Value, frozen=True, kw_only=True, rename={"source": "from", "target"
     def is_loop(self) -> bool:
         return self.max_loops is not None
 
+    @property
+    def conditions(self) -> str:
+        """Return in words under which conditions the edge is taken; nothing for the plain way on."""
+        parts = [] if self.on == "success" else [f"on {self.on}"]
+        if self.when is not None:
+            parts.append(f"when {self.when}")
+        if self.max_loops is not None:
+            parts.append(f"at most {self.max_loops} times")
+        return ", ".join(parts)
+
 
 class Workflow(_Value, frozen=True, kw_only=True, dict=True):
     """A checked workflow. The place of a node in `nodes` is its `sequence_index`; an edge is known by its place."""
