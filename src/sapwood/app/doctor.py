@@ -29,24 +29,8 @@ from sapwood.storage.sqlite_file import (
     typed_errors,
 )
 
-NETWORK_FILE_SYSTEMS: Final = frozenset(
-    {
-        "9p",
-        "afs",
-        "ceph",
-        "cifs",
-        "coda",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "smb2",
-        "smb3",
-        "smbfs",
-    }
-)
+_NETWORK: Final = "9p afs ceph cifs coda glusterfs gpfs lustre ncpfs nfs nfs4 smb2 smb3 smbfs"
+NETWORK_FILE_SYSTEMS: Final = frozenset(_NETWORK.split())
 MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
