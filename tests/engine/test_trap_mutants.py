@@ -31,8 +31,7 @@ from tests.conftest import ROOT
 from tests.engine import test_traps as traps
 from tests.engine.fake import FakeSteps
 from tests.engine.test_traps import CHAIN, RUN, Spawn, run_one, wait_for
-from tests.runtime.test_executor import begin
-from tests.runtime.world import Provider, all_of, chain, echo, make_executor, open_world
+from tests.runtime.world import Provider, all_of, begin, chain, echo, make_executor, open_world
 
 spawn = traps.spawn
 

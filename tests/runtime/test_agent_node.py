@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from sapwood.core.artifacts import (
     Log,
@@ -22,13 +19,7 @@ from sapwood.core.workflow import Backoff, ContextOptions, Edge
 from sapwood.errors import InvalidArtifact, ProviderFailed
 from sapwood.runtime.contextview import load_context
 from sapwood.runtime.session import Store
-from tests.runtime.world import Provider, agent, all_of, chain, echo, open_world, run_to_end, workflow
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_world(tmp_path / "sapwood.db") as store:
-        yield store
+from tests.runtime.world import Provider, agent, all_of, chain, echo, run_to_end, workflow
 
 
 def test_the_recorded_prompt_is_the_text_that_was_sent(tmp_path: Path, store: Store) -> None:

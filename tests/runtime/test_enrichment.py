@@ -17,14 +17,7 @@ from sapwood.core.workflow import Backoff, Edge
 from sapwood.errors import NotEnriched, ProviderFailed
 from sapwood.runtime import journal as journal_module
 from sapwood.runtime.session import Store
-from tests.runtime.test_executor import begin, run_to_end
-from tests.runtime.world import Provider, agent, all_of, chain, echo, open_world, workflow
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_world(tmp_path / "sapwood.db") as store:
-        yield store
+from tests.runtime.world import Provider, agent, all_of, begin, chain, echo, finish_and_verify, workflow
 
 
 def test_a_retry_and_a_loop_are_told_of_every_try_before_them(tmp_path: Path, store: Store) -> None:
@@ -41,7 +34,7 @@ def test_a_retry_and_a_loop_are_told_of_every_try_before_them(tmp_path: Path, st
         edges=[Edge(source="draft", target="draft", when="decision == 'changes_requested'", max_loops=3)],
     )
     run = begin(store, flow)
-    assert run_to_end(store, tmp_path, run, Provider(answer)) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(answer)) == "completed"
     requests, results = all_of(store, run, AgentRequest), all_of(store, run, AgentResult)
     assert requests[0].previous_context == ()
     first, second = requests[2].previous_context
@@ -54,7 +47,7 @@ def test_a_retry_and_a_loop_are_told_of_every_try_before_them(tmp_path: Path, st
 
 def test_a_planning_agent_stands_below_its_orchestrator(tmp_path: Path, store: Store) -> None:
     run = begin(store, chain("planning_orchestrator", "planning_agent", "after"))
-    assert run_to_end(store, tmp_path, run, Provider(echo)) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo)) == "completed"
     orchestrator, planner, after = sorted(all_of(store, run, AgentRequest), key=lambda one: one.key.last_segment)
     assert planner.key.parent == orchestrator.key
     assert after.key.parent == orchestrator.key.parent
@@ -69,5 +62,5 @@ def test_without_enrichment_nothing_is_executed(tmp_path: Path, store: Store, mo
     provider = Provider(echo)
     run = begin(store, chain("a"))
     with pytest.raises(NotEnriched, match="no previous context"):
-        run_to_end(store, tmp_path, run, provider)
+        finish_and_verify(store, tmp_path, run, provider)
     assert provider.seen == []

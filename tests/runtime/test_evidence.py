@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,17 @@ from sapwood.runtime.control import Control
 from sapwood.runtime.run_config import RunPolicies, run_config
 from sapwood.runtime.session import Store
 from sapwood.runtime.start import open_run
-from tests.runtime.test_executor import wait_for
-from tests.runtime.world import Provider, agent, all_of, chain, echo, make_executor, open_world, run_to_end, workflow
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_world(tmp_path / "sapwood.db") as store:
-        yield store
+from tests.runtime.world import (
+    Provider,
+    agent,
+    all_of,
+    chain,
+    echo,
+    make_executor,
+    run_to_end,
+    wait_for,
+    workflow,
+)
 
 
 def events(store: Store, run: str, kind: str) -> list[Any]:

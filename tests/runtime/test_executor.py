@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,45 +14,30 @@ from sapwood.core.artifacts import AgentResult, Delivery, Log, Report
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
-from sapwood.core.workflow import Backoff, CommandNode, Edge, GateNode, JoinNode, Workflow
+from sapwood.core.workflow import Backoff, CommandNode, Edge, GateNode, JoinNode
 from sapwood.engine.boot import boot
 from sapwood.errors import InvalidAnswer, NotFound, ProviderFailed
 from sapwood.runtime import executor as executor_module
 from sapwood.runtime.control import Control
 from sapwood.runtime.session import Store
-from sapwood.runtime.start import open_run
-from tests.runtime.world import Provider, agent, all_of, chain, echo, make_executor, open_world, workflow
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_world(tmp_path / "sapwood.db") as store:
-        yield store
-
-
-def begin(store: Store, flow: Workflow, **inputs: Any) -> str:
-    return open_run(store, flow, inputs, {}).text
-
-
-def run_to_end(store: Store, folder: Path, run: str, provider: Provider) -> str | None:
-    with boot(folder / "engine.db", make_executor(store, provider)) as engine:
-        engine.submit(run)
-        status = engine.wait(run, 30)
-    assert store.verify(run).findings == ()
-    return status
-
-
-def wait_for(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
+from tests.runtime.world import (
+    Provider,
+    agent,
+    all_of,
+    begin,
+    chain,
+    echo,
+    finish_and_verify,
+    make_executor,
+    wait_for,
+    workflow,
+)
 
 
 def test_a_linear_flow_hands_each_report_to_the_next_node(tmp_path: Path, store: Store) -> None:
     provider = Provider(echo)
     run = begin(store, chain("brainstorm", "pick", "research"))
-    assert run_to_end(store, tmp_path, run, provider) == "completed"
+    assert finish_and_verify(store, tmp_path, run, provider) == "completed"
     contexts = {prompt: options.context for prompt, options in provider.seen}
     assert contexts["brainstorm"] == ()
     assert "report of brainstorm" in contexts["pick"][0]
@@ -89,7 +72,7 @@ def test_a_join_gets_only_the_branches_that_were_selected(tmp_path: Path, store:
     )
     provider = Provider(echo)
     run = begin(store, flow)
-    assert run_to_end(store, tmp_path, run, provider) == "completed"
+    assert finish_and_verify(store, tmp_path, run, provider) == "completed"
     joined = next(report for report in all_of(store, run, Report) if report.node_key == "join")
     assert joined.text == "## left\n\nreport of left\n\n## right\n\nreport of right"
     assert "never" not in [prompt for prompt, _ in provider.seen]
@@ -107,7 +90,7 @@ def test_a_failing_attempt_is_tried_again_and_both_stay(tmp_path: Path, store: S
 
     flow = workflow(agent("one", attempts=2, backoff=Backoff(first_s=0.05)), edges=[])
     run = begin(store, flow)
-    assert run_to_end(store, tmp_path, run, Provider(answer)) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(answer)) == "completed"
     results = all_of(store, run, AgentResult)
     assert [result.status for result in results] == ["failed", "completed"]
     assert "overloaded" in all_of(store, run, Log)[0].text
@@ -134,13 +117,13 @@ def test_a_critique_loop_goes_round_until_it_is_approved(tmp_path: Path, store: 
     )
     run = begin(store, flow)
     provider = Provider(answer)
-    assert run_to_end(store, tmp_path, run, provider) == "completed"
+    assert finish_and_verify(store, tmp_path, run, provider) == "completed"
     assert Counter(prompt for prompt, _ in provider.seen) == {"draft": 3, "review": 3, "final": 1}
 
 
 def test_a_run_whose_node_fails_for_good_fails_and_keeps_its_tree(tmp_path: Path, store: Store) -> None:
     run = begin(store, workflow(CommandNode(key="build", run=("3", "broken")), edges=[]))
-    assert run_to_end(store, tmp_path, run, Provider(echo)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo)) == "failed"
     assert all_of(store, run, AgentResult)[0].result == {"exit_code": 3}
 
 
@@ -151,7 +134,7 @@ def test_a_provider_without_a_result_or_with_more_fails_the_attempt(tmp_path: Pa
                 yield answer
 
     run = begin(store, workflow(agent("a"), agent("b"), edges=[]))
-    assert run_to_end(store, tmp_path, run, Silent(echo)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Silent(echo)) == "failed"
     errors = sorted(result.error for result in all_of(store, run, AgentResult))
     assert "ended without a result" in errors[0]
     assert "went on after its result" in errors[1]
@@ -162,7 +145,7 @@ def test_two_runs_with_the_same_records_hand_on_the_same_bytes(tmp_path: Path, s
     shown = []
     for _ in range(2):
         provider = Provider(echo)
-        run_to_end(store, tmp_path, begin(store, chain("a", "b")), provider)
+        finish_and_verify(store, tmp_path, begin(store, chain("a", "b")), provider)
         (entry,) = provider.seen[1][1].context
         shown.append([line for line in entry.splitlines() if not line.startswith(("workflow_run_id", "created_at"))])
     assert shown[0] == shown[1]
@@ -254,7 +237,7 @@ def test_after_a_stop_only_the_call_in_flight_is_made_again(tmp_path: Path, stor
     if not keeps_engine:
         for name in ("engine.db", "engine.db-wal", "engine.db-shm"):
             (tmp_path / name).unlink(missing_ok=True)
-    assert run_to_end(store, tmp_path, run, Provider(echo, calls)) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo, calls)) == "completed"
     assert calls.read_text() == "a\nb\nb\nc\n"
     assert len(all_of(store, run, AgentResult)) == 3
     deliveries = all_of(store, run, Delivery)
@@ -276,5 +259,5 @@ def test_an_attempt_that_kills_its_process_again_and_again_fails(
             before = len(all_of(store, run, Delivery))
             engine.submit(run)
             wait_for(lambda: len(all_of(store, run, Delivery)) > before)  # noqa: B023
-    assert run_to_end(store, tmp_path, run, Provider(echo)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo)) == "failed"
     assert "died 2 times" in all_of(store, run, AgentResult)[0].error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +37,18 @@ from sapwood.engine.boot import boot
 from sapwood.errors import ProviderFailed
 from sapwood.runtime.control import Control
 from sapwood.runtime.session import Store
-from tests.runtime.test_executor import begin, run_to_end, wait_for
-from tests.runtime.world import Provider, agent, all_of, chain, echo, make_executor, open_world, workflow
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_world(tmp_path / "sapwood.db") as store:
-        yield store
+from tests.runtime.world import (
+    Provider,
+    agent,
+    all_of,
+    begin,
+    chain,
+    echo,
+    finish_and_verify,
+    make_executor,
+    wait_for,
+    workflow,
+)
 
 
 def planned(items: list[Any]) -> Any:
@@ -74,7 +77,7 @@ def requests_of(store: Store, run: str) -> dict[str, AgentRequest]:
 def test_a_spawn_runs_one_child_for_each_item_and_a_join_gathers_their_reports(tmp_path: Path, store: Store) -> None:
     run = begin(store, planned_flow())
     provider = Provider(planned([{"name": "a"}, {"name": "b"}, "third"]))
-    assert run_to_end(store, tmp_path, run, provider) == "completed"
+    assert finish_and_verify(store, tmp_path, run, provider) == "completed"
     reports = {one.node_key: one for one in all_of(store, run, Report)}
     assert reports["join"].text == "\n\n".join(f"## tasks.{n}\n\nreport of tasks.{n}" for n in ("a", "b", "3"))
     lines = reports["tasks"].text.splitlines()
@@ -87,7 +90,7 @@ def test_a_spawn_runs_one_child_for_each_item_and_a_join_gathers_their_reports(t
 
 def test_every_fanned_out_request_stands_below_its_container(tmp_path: Path, store: Store) -> None:
     run = begin(store, planned_flow())
-    assert run_to_end(store, tmp_path, run, Provider(planned([{"name": "a"}, {"name": "b"}]))) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(planned([{"name": "a"}, {"name": "b"}]))) == "completed"
     (container,) = all_of(store, run, AgentRequests)
     requests = requests_of(store, run)
     assert container.key.parent == requests["tasks.1"].key
@@ -106,7 +109,7 @@ def test_a_child_is_given_its_item(tmp_path: Path, store: Store) -> None:
         inputs=(Input(name="parts", type="list"),),
     )
     run = begin(store, flow, parts=[{"name": "x y.z", "brief": "one"}, {"name": "x y.z", "brief": "two"}])
-    assert run_to_end(store, tmp_path, run, Provider(echo)) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo)) == "completed"
     found = sorted((one.args["part"], one.args["n"]) for one in all_of(store, run, PromptArgs) if one.args)
     assert found == [("one", "1-x-y-z"), ("two", "2-x-y-z-2")]
 
@@ -125,7 +128,7 @@ def test_children_never_work_in_greater_number_than_parallel(tmp_path: Path, sto
 
     provider = Counting(planned(list(range(9))))
     run = begin(store, planned_flow(parallel=3))
-    assert run_to_end(store, tmp_path, run, provider) == "completed"
+    assert finish_and_verify(store, tmp_path, run, provider) == "completed"
     assert provider.most == 3
     assert len(all_of(store, run, AgentRequest)) == 12
 
@@ -141,7 +144,7 @@ def test_a_child_that_fails_for_good_fails_the_spawn_unless_it_may_go_on(
 
     each = agent("tasks", attempts=2, backoff=Backoff(first_s=0.01))
     run = begin(store, planned_flow(each=each, child_errors=child_errors))
-    assert run_to_end(store, tmp_path, run, Provider(answer)) == status
+    assert finish_and_verify(store, tmp_path, run, Provider(answer)) == status
     assert Counter(one.node for one in all_of(store, run, AgentRequest))["tasks.bad"] == 2
     second = requests_of(store, run)["tasks.bad.2"]
     assert [one.status for one in second.previous_context] == ["failed"]  # type: ignore[union-attr]
@@ -159,7 +162,7 @@ def test_items_that_cannot_be_spawned_fail_the_node_with_a_reason(
     tmp_path: Path, store: Store, items: Any, why: str
 ) -> None:
     run = begin(store, planned_flow(max_items=3))
-    assert run_to_end(store, tmp_path, run, Provider(planned(items))) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Provider(planned(items))) == "failed"
     assert any(why in str(one.error) for one in all_of(store, run, AgentResult))
 
 
@@ -181,7 +184,7 @@ def test_a_spawn_in_a_loop_sends_its_children_out_anew(tmp_path: Path, store: St
         ],
     )
     run = begin(store, flow)
-    assert run_to_end(store, tmp_path, run, Provider(answer)) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(answer)) == "completed"
     requests = requests_of(store, run)
     assert len(all_of(store, run, AgentRequests)) == 2
     assert requests["tasks.1.1"].key.parent != requests["tasks.1.2"].key.parent
@@ -191,7 +194,7 @@ def test_a_spawn_in_a_loop_sends_its_children_out_anew(tmp_path: Path, store: St
 
 def test_an_empty_list_spawns_nothing_and_completes(tmp_path: Path, store: Store) -> None:
     run = begin(store, planned_flow())
-    assert run_to_end(store, tmp_path, run, Provider(planned([]))) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(planned([]))) == "completed"
 
 
 # sub-workflow
@@ -232,7 +235,7 @@ def test_a_sub_workflow_runs_in_the_same_tree_and_its_last_result_routes(tmp_pat
 
     run = begin(store, with_inner(topic="keys"))
     provider = Provider(answer)
-    assert run_to_end(store, tmp_path, run, provider) == "completed"
+    assert finish_and_verify(store, tmp_path, run, provider) == "completed"
     assert [options.node for _, options in provider.seen] == [
         "before",
         "sub.draft",
@@ -255,13 +258,13 @@ def test_a_sub_workflow_runs_in_the_same_tree_and_its_last_result_routes(tmp_pat
 def test_a_sub_workflow_that_fails_fails_its_node(tmp_path: Path, store: Store) -> None:
     definition = workflow(CommandNode(key="build", run=("3", "broken")), edges=[])
     run = begin(store, workflow(WorkflowNode(key="sub", workflow="x", definition=definition), edges=[]))
-    assert run_to_end(store, tmp_path, run, Provider(echo)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo)) == "failed"
     assert any("failed at sub.build (unhandled_failure)" in str(one.error) for one in all_of(store, run, AgentResult))
 
 
 def test_inputs_that_do_not_fit_fail_the_node_with_a_reason(tmp_path: Path, store: Store) -> None:
     run = begin(store, with_inner(topic=7))
-    assert run_to_end(store, tmp_path, run, Provider(echo)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo)) == "failed"
     assert any("topic is int, expected string" in str(one.error) for one in all_of(store, run, AgentResult))
 
 
@@ -296,7 +299,7 @@ def test_a_graph_inside_is_continued_where_it_was(tmp_path: Path, store: Store, 
     if not keeps_engine:
         for name in ("engine.db", "engine.db-wal", "engine.db-shm"):
             (tmp_path / name).unlink(missing_ok=True)
-    assert run_to_end(store, tmp_path, run, Provider(planned([]), calls)) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(planned([]), calls)) == "completed"
     assert Counter(calls.read_text().split()) == {"plan": 1, "one": 3, "two": 4}
     assert len(all_of(store, run, AgentResult)) == 1 + 3 * 3 + 2
     assert sum(one.delivery == 2 for one in all_of(store, run, Delivery)) == 1
@@ -308,7 +311,7 @@ def test_graphs_nested_deeper_than_keys_allow_fail_with_a_reason(tmp_path: Path,
         each = WorkflowNode(key="s", workflow="x", definition=flow)
         flow = workflow(SpawnNode(key="s", each=each, items=(1,)), edges=[])
     run = begin(store, flow)
-    assert run_to_end(store, tmp_path, run, Provider(echo)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo)) == "failed"
     assert any("graphs inside graphs deeper than" in str(one.error) for one in all_of(store, run, AgentResult))
 
 
@@ -327,7 +330,7 @@ def test_a_file_holds_its_content_or_the_report_of_its_source(tmp_path: Path, st
         inputs=(Input(name="who"),),
     )
     run = begin(store, flow, who="you")
-    assert run_to_end(store, tmp_path, run, Provider(echo)) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo)) == "completed"
     reports = {one.node_key: one.text for one in all_of(store, run, Report)}
     assert (reports["copy"], reports["text"]) == ("report of a", "for you")
 
@@ -336,5 +339,5 @@ def test_a_file_whose_source_has_no_report_fails(tmp_path: Path, store: Store) -
     flow = workflow(agent("a"), WriteFileNode(key="copy", source="b", output="docs/x.md"), agent("b"), edges=[])
     run = begin(store, flow)
     provider = Provider(echo, seconds=0.3)
-    assert run_to_end(store, tmp_path, run, provider) == "failed"
+    assert finish_and_verify(store, tmp_path, run, provider) == "failed"
     assert any("a report of node b" in str(one.error) for one in all_of(store, run, AgentResult))

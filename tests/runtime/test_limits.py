@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,18 @@ from sapwood.runtime.executor import Executor
 from sapwood.runtime.meter import Meter
 from sapwood.runtime.session import Store
 from sapwood.runtime.world import World
-from tests.runtime.test_executor import begin, run_to_end, wait_for
-from tests.runtime.world import Provider, agent, all_of, chain, echo, make_executor, open_world, workflow
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_world(tmp_path / "sapwood.db") as store:
-        yield store
+from tests.runtime.world import (
+    Provider,
+    agent,
+    all_of,
+    begin,
+    chain,
+    echo,
+    finish_and_verify,
+    make_executor,
+    wait_for,
+    workflow,
+)
 
 
 class Toolful(Provider):
@@ -68,7 +72,7 @@ def test_a_node_stops_when_its_time_is_up_and_is_not_tried_again(tmp_path: Path,
     flow = workflow(agent("slow", attempts=5, limits=Limits(time_s=0.3)), edges=[])
     started = time.monotonic()
     run = begin(store, flow)
-    assert run_to_end(store, tmp_path, run, Provider(echo, seconds=30)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo, seconds=30)) == "failed"
     assert time.monotonic() - started < 5
     (error,) = errors_of(store, run)
     assert "node slow is over its limit: time_s 0.3" in error
@@ -98,7 +102,7 @@ def test_the_time_of_a_node_goes_on_while_no_process_is_at_it(tmp_path: Path, st
         wait_for(lambda: len(all_of(store, run, Delivery)) == 1)
     later.ahead_ms = 60_000
     provider = Provider(echo)
-    assert run_to_end(store, tmp_path, run, provider) == "failed"
+    assert finish_and_verify(store, tmp_path, run, provider) == "failed"
     assert provider.seen == [], "the call was not made again"
 
 
@@ -118,7 +122,7 @@ def test_the_time_of_a_run_covers_all_its_nodes_and_what_follows_a_failure(tmp_p
                 yield item
 
     provider = Slow(echo)
-    assert run_to_end(store, tmp_path, run, provider) == "failed"
+    assert finish_and_verify(store, tmp_path, run, provider) == "failed"
     assert [prompt for prompt, _ in provider.seen] == ["a", "b"]
     assert ["the run is over its limit" in error for error in errors_of(store, run)] == [True, True]
 
@@ -150,14 +154,14 @@ def test_a_run_counts_what_all_its_nodes_use(tmp_path: Path, store: Store, limit
     price = {"scripted": Price(input_per_million=10.0, output_per_million=10.0)}
     flow = Workflow(name="x", nodes=flow.nodes, edges=flow.edges, limits=Limits(**limits), prices=price)
     run = begin(store, flow)
-    assert run_to_end(store, tmp_path, run, Toolful(calls=3, tokens=100)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Toolful(calls=3, tokens=100)) == "failed"
     assert error in errors_of(store, run)[0]
     assert len(all_of(store, run, AgentRequest)) == 2
 
 
 def test_a_node_that_calls_too_many_tools_is_stopped_in_the_middle(tmp_path: Path, store: Store) -> None:
     run = begin(store, workflow(agent("a", limits=Limits(steps=4)), edges=[]))
-    assert run_to_end(store, tmp_path, run, Toolful(calls=100)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Toolful(calls=100)) == "failed"
     assert "steps 5 of 4" in errors_of(store, run)[0]
     (result,) = all_of(store, run, AgentResult)
     assert result.metadata["steps"] == 5
@@ -170,7 +174,7 @@ def test_the_tries_of_a_visit_share_the_limits_of_their_node(tmp_path: Path, sto
     run = begin(
         store, workflow(agent("a", attempts=9, backoff=Backoff(first_s=0), limits=Limits(tokens=100)), edges=[])
     )
-    assert run_to_end(store, tmp_path, run, Provider(answer)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Provider(answer)) == "failed"
     assert [one.metadata["tokens"] for one in all_of(store, run, AgentResult)] == [40, 40, 40]
 
 
@@ -179,7 +183,7 @@ def test_tools_called_before_a_crash_count(tmp_path: Path, store: Store) -> None
     with boot(tmp_path / "engine.db", make_executor(store, Toolful(calls=3, seconds=30))) as engine:
         engine.submit(run)
         wait_for(lambda: sum(b"call 2" in row for row in rows_of(store, run)) == 2)
-    assert run_to_end(store, tmp_path, run, Toolful(calls=3)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Toolful(calls=3)) == "failed"
     assert "steps 6 of 5" in errors_of(store, run)[0]
 
 
@@ -193,7 +197,7 @@ def test_the_limits_of_a_spawn_hold_for_its_children_together(tmp_path: Path, st
     node = SpawnNode(key="s", each=agent("s"), items=tuple(range(6)), parallel=1, limits=Limits(tokens=250))
     run = begin(store, workflow(node, edges=[]))
     provider = Toolful(tokens=100)
-    assert run_to_end(store, tmp_path, run, provider) == "failed"
+    assert finish_and_verify(store, tmp_path, run, provider) == "failed"
     assert len(provider.seen) == 3
     assert all("node s is over its limit: tokens 300 of 250" in error for error in errors_of(store, run))
 
@@ -202,7 +206,7 @@ def test_the_limits_of_a_spawn_hold_for_its_children_together(tmp_path: Path, st
 def test_without_the_check_a_limit_stops_nothing(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Meter, "check", lambda _self: None)
     run = begin(store, workflow(agent("a", limits=Limits(steps=1, tokens=1, time_s=0.001)), edges=[]))
-    assert run_to_end(store, tmp_path, run, Toolful(calls=3, tokens=100)) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Toolful(calls=3, tokens=100)) == "completed"
 
 
 # commands
@@ -251,7 +255,7 @@ def test_a_retry_waits_from_the_recorded_end_also_in_another_process(
         assert engine.wait(run, 0.3) is None
     later.ahead_ms = 60_000
     started = time.monotonic()
-    assert run_to_end(store, tmp_path, run, Provider(echo)) == "completed"
+    assert finish_and_verify(store, tmp_path, run, Provider(echo)) == "completed"
     assert time.monotonic() - started < 20, "the wait began anew"
 
 
@@ -260,7 +264,7 @@ def test_a_failure_that_no_retry_can_mend_is_not_retried(tmp_path: Path, store: 
         raise ProviderFailed("scripted", "wrong option", retryable=False)
 
     run = begin(store, workflow(agent("a", attempts=5, backoff=Backoff(first_s=0)), edges=[]))
-    assert run_to_end(store, tmp_path, run, Provider(answer)) == "failed"
+    assert finish_and_verify(store, tmp_path, run, Provider(answer)) == "failed"
     assert len(all_of(store, run, AgentRequest)) == 1
 
 

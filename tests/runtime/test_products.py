@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +25,9 @@ from sapwood.core.workflow import Edge, JoinNode, Workflow
 from sapwood.ingest.documents import ProjectDocuments
 from sapwood.runtime.budgetlog import LOG_PATH
 from sapwood.runtime.session import Store
-from tests.runtime.world import Provider, agent, all_of, chain, echo, open_world, run_to_end, workflow
+from tests.runtime.world import Provider, agent, all_of, chain, echo, run_to_end, workflow
 
 FILES = "Done.\n\n```python file=src/a.py\nprint(1)\n```\n\n```python file=../b.py\nprint(2)\n```\n"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_world(tmp_path / "sapwood.db") as store:
-        yield store
 
 
 def run(store: Store, folder: Path, flow: Workflow, answers: dict[str, ProviderResult], **more: Any) -> tuple[str, str]:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,19 @@ from sapwood.runtime.control import Control
 from sapwood.runtime.overview import Overview
 from sapwood.runtime.session import Store
 from sapwood.runtime.watch import POLLING_S, Said, Watch
-from tests.runtime.test_executor import begin, wait_for
-from tests.runtime.world import Provider, agent, all_of, chain, echo, make_executor, open_world, workflow
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_world(tmp_path / "sapwood.db") as store:
-        yield store
+from tests.runtime.world import (
+    Provider,
+    agent,
+    all_of,
+    begin,
+    chain,
+    echo,
+    finish,
+    make_executor,
+    open_world,
+    wait_for,
+    workflow,
+)
 
 
 def states(store: Store, run: str) -> tuple[str, dict[str, str]]:
@@ -44,12 +48,6 @@ def elsewhere(folder: Path, *words: str) -> dict[str, Any]:
     done = subprocess.run(said, capture_output=True, text=True, check=False)
     answer: dict[str, Any] = json.loads(done.stdout or "{}")
     return answer
-
-
-def finish(store: Store, folder: Path, run: str, provider: Provider | None = None) -> str | None:
-    with boot(folder / "engine.db", make_executor(store, provider or Provider(echo))) as engine:
-        engine.submit(run)
-        return engine.wait(run, 30)
 
 
 def gated() -> Workflow:

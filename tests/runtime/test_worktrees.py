@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,13 @@ from sapwood.providers.program import run_program
 from sapwood.runtime.session import Store
 from sapwood.runtime.worktrees import create, discard, worktree_of
 from tests.runtime.test_evidence import git, git_project
-from tests.runtime.test_executor import begin, wait_for
-from tests.runtime.world import Provider, agent, all_of, echo, make_executor, open_world, workflow
+from tests.runtime.world import Provider, agent, all_of, begin, echo, finish, make_executor, wait_for, workflow
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_world(tmp_path / "sapwood.db") as store:
-        yield store
-
-
-def finish(store: Store, folder: Path, run: str, project: Path | None, provider: Provider | None = None) -> str | None:
-    steps = make_executor(store, provider or Provider(echo), run_command=run_program, project=project)
-    with boot(folder / "engine.db", steps) as engine:
-        engine.submit(run)
-        return engine.wait(run, 30)
+def finish_in(
+    project: Path | None, store: Store, folder: Path, run: str, provider: Provider | None = None
+) -> str | None:
+    return finish(store, folder, run, provider, run_command=run_program, project=project)
 
 
 def shell(key: str, words: str) -> CommandNode:
@@ -53,7 +44,7 @@ def branches(project: Path) -> list[str]:
 def test_what_parallel_nodes_do_is_all_merged(tmp_path: Path, store: Store) -> None:
     project = git_project(tmp_path)
     run = begin(store, workflow(*(shell(f"n{n}", f"ls > n{n}; sleep 0.2") for n in range(4)), edges=[]))
-    assert finish(store, tmp_path, run, project) == "completed"
+    assert finish_in(project, store, tmp_path, run) == "completed"
     assert sorted(path.name for path in project.glob("n*")) == ["n0", "n1", "n2", "n3"]
     assert branches(project) == []
     assert list((project / ".sapwood/worktrees").glob("[!.]*")) == []
@@ -98,14 +89,14 @@ def test_inside_a_hook_of_another_repository_the_right_one_is_used(
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
     run = begin(store, workflow(shell("edit", "echo x > new.txt"), edges=[]))
-    assert finish(store, tmp_path, run, project) == "completed"
+    assert finish_in(project, store, tmp_path, run) == "completed"
     assert (project / "new.txt").exists()
 
 
 def test_a_node_that_changes_nothing_merges_nothing(tmp_path: Path, store: Store) -> None:
     project = git_project(tmp_path)
     run = begin(store, workflow(shell("quiet", "true"), edges=[]))
-    assert finish(store, tmp_path, run, project) == "completed"
+    assert finish_in(project, store, tmp_path, run) == "completed"
     assert [one["merge_commit_hash"] for one in events(store, run, "WorktreeMergedEvent")] == [None]
 
 
@@ -114,7 +105,7 @@ def test_work_that_conflicts_fails_its_node_and_stays_on_its_branch(tmp_path: Pa
     here = f"cd {project} && git -c user.name=t -c user.email=t@t -c commit.gpgsign=false"
     words = f"echo mine > a.txt; {here} commit -qam theirs --allow-empty"
     run = begin(store, workflow(shell("edit", f"echo theirs > {project}/a.txt; {words}"), edges=[]))
-    assert finish(store, tmp_path, run, project) == "failed"
+    assert finish_in(project, store, tmp_path, run) == "failed"
     (merged,) = events(store, run, "WorktreeMergedEvent")
     assert merged["conflict_detected"] is True
     assert merged["conflict_files"] == ["a.txt"]
@@ -132,7 +123,7 @@ def test_without_a_commit_to_start_from_the_node_fails(tmp_path: Path, store: St
     if has_repository:
         git(project, "init", "-q")
     run = begin(store, workflow(shell("edit", "true"), edges=[]))
-    assert finish(store, tmp_path, run, project) == "failed"
+    assert finish_in(project, store, tmp_path, run) == "failed"
     assert "needs a git repository with a commit" in all_of(store, run, AgentResult)[0].error
 
 
@@ -155,7 +146,7 @@ def test_an_agent_works_in_the_worktree_and_what_a_dead_process_left_is_cleared(
             engine.submit(run)
             wait_for(lambda: list((project / ".sapwood/worktrees").glob("*/30.txt")))
     assert len(branches(project)) == 1 + 1  # git marks a branch that is checked out in a worktree with a plus sign
-    assert finish(store, tmp_path, run, project, Writing(echo, seconds=0)) == "completed"
+    assert finish_in(project, store, tmp_path, run, Writing(echo, seconds=0)) == "completed"
     assert (project / "0.txt").exists()
     assert not (project / "30.txt").exists()
     assert branches(project) == []

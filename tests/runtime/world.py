@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
@@ -105,15 +106,36 @@ def make_executor(store: Store, provider: ports.Provider, **more: Any) -> Execut
     return Executor(World(store, {"scripted": provider}, **{"run_command": run_command, **more}))
 
 
+def begin(store: Store, flow: Workflow, **inputs: Any) -> str:
+    """Record that a run begins; return its key."""
+    return open_run(store, flow, inputs, {}).text
+
+
+def finish(store: Store, folder: Path, run: str, provider: ports.Provider | None = None, **more: Any) -> str | None:
+    """Take a run to its end; return its status."""
+    with boot(folder / "engine.db", make_executor(store, provider or Provider(echo), **more)) as engine:
+        engine.submit(run)
+        return engine.wait(run, 30)
+
+
+def finish_and_verify(store: Store, folder: Path, run: str, provider: ports.Provider, **more: Any) -> str | None:
+    """Take a run to its end and verify its record; return its status."""
+    status = finish(store, folder, run, provider, **more)
+    assert store.verify(run).findings == ()
+    return status
+
+
 def run_to_end(store: Store, folder: Path, flow: Workflow, provider: Provider, **more: Any) -> tuple[str, str | None]:
     """Run `flow` from its start to its end and verify its record; return its key and its status."""
-    inputs = more.pop("inputs", {})
-    run = open_run(store, flow, inputs, {}).text
-    with boot(folder / "engine.db", make_executor(store, provider, **more)) as engine:
-        engine.submit(run)
-        status = engine.wait(run, 30)
-    assert store.verify(run).findings == ()
-    return run, status
+    run = begin(store, flow, **more.pop("inputs", {}))
+    return run, finish_and_verify(store, folder, run, provider, **more)
+
+
+def wait_for(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
 
 
 def all_of(store: Store, run: str, kind: type[Any]) -> list[Any]:
