@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,22 @@ def test_the_readme_example_prints_what_the_readme_says(tmp_path: Path) -> None:
     (example,) = blocks(text, "python")
     done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == blocks(text, "text")[-1]
+
+
+@pytest.mark.parametrize("document", ["context", "durability", "templates"])
+def test_every_python_block_prints_the_text_block_after_it(
+    document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    text = (ROOT / "docs" / f"{document}.md").read_text()
+    pairs = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", text, flags=re.M | re.S)
+    assert len(pairs) == text.count("```python") > 1
+    scope: dict[str, object] = {}
+    for code, expected in pairs:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, scope)  # our own document
+        assert printed.getvalue().strip() == expected.strip()
 
 
 def test_the_architecture_names_files_that_are_there_and_every_package() -> None:
