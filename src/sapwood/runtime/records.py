@@ -1,6 +1,7 @@
 """Artifacts of the recording calls, straight to records: what `codec.to_record` gives, without the typed step.
 
-A run makes these by the thousand, so they are written out by hand; a test compares each with the codec.
+A run makes these by the thousand, so they are written out by hand; a test compares each with the codec. What opens a
+run is made once, and takes that step.
 """
 
 from __future__ import annotations
@@ -12,9 +13,21 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from sapwood.core.artifacts import AgentRequest, AgentResult, EndStatus, PromptTemplate
+from sapwood.clock import KeyFactory
+from sapwood.core.artifacts import (
+    AgentExecutionArtifacts,
+    AgentRequest,
+    AgentResult,
+    EndStatus,
+    Execution,
+    Input,
+    InputArtifacts,
+    OutcomeEvidenceArtifacts,
+    PromptTemplate,
+)
 from sapwood.core.canonical import canonical_json
 from sapwood.core.codec import from_foreign, to_record
+from sapwood.core.config import execution_config
 from sapwood.core.event_artifacts import EVENT_ARTIFACTS, event_from_dict, event_to_dict
 from sapwood.core.events import GraphEvent
 from sapwood.core.hashing import utf8
@@ -24,6 +37,7 @@ from sapwood.core.plans import check_plan
 from sapwood.core.prompt import Contribution
 from sapwood.core.record import Record
 from sapwood.core.seal import is_seal
+from sapwood.core.tree import REQUIRED_GROUPS
 from sapwood.errors import InvalidArtifact
 from sapwood.ports import Rendered
 
@@ -42,6 +56,23 @@ def offered_record(artifact: Artifact | UnknownArtifact | Record) -> Record:
     if findings := check_plan(artifact):
         raise InvalidArtifact(f"{record.kind} {record.key}", "; ".join(finding.message for finding in findings))
     return record
+
+
+def opening_records(
+    keys: KeyFactory, workflow_run_id: int, config: Mapping[str, Any], inputs: Mapping[str, Any], workflow: Any
+) -> tuple[dict[str, ArtifactKey], list[Record]]:
+    """Return the keys of a new run's four groups, and what opens it: its root first, the groups, what it was given."""
+    root = keys.root()
+    groups = {name: keys.child(root) for name in REQUIRED_GROUPS}
+    artifacts = [
+        Execution(root, workflow_run_id=workflow_run_id, workflow=workflow),
+        execution_config(groups["ExecutionConfig"], config),
+        InputArtifacts(groups["InputArtifacts"]),
+        AgentExecutionArtifacts(groups["AgentExecutionArtifacts"]),
+        OutcomeEvidenceArtifacts(groups["OutcomeEvidenceArtifacts"]),
+        *(Input(keys.child(groups["InputArtifacts"]), name=name, value=value) for name, value in inputs.items()),
+    ]
+    return groups, [to_record(artifact) for artifact in artifacts]
 
 
 def json_record(key: ArtifactKey, kind: str, value: Any, metadata: bytes = NOTHING) -> Record:

@@ -10,16 +10,10 @@ from msgspec import UNSET
 from sapwood.clock import KeyFactory
 from sapwood.core.artifact_event import ArtifactEvent
 from sapwood.core.artifacts import (
-    AgentExecutionArtifacts,
     AgentRequest,
-    Execution,
-    Input,
-    InputArtifacts,
-    OutcomeEvidenceArtifacts,
     RefArtifact,
 )
-from sapwood.core.codec import from_record, read_content, to_record
-from sapwood.core.config import execution_config
+from sapwood.core.codec import from_record, read_content
 from sapwood.core.expect import expect
 from sapwood.core.findings import Finding
 from sapwood.core.keys import ArtifactKey
@@ -33,7 +27,7 @@ from sapwood.ports import ArtifactStore, Clock, RunRow, RunStart, Templates
 from sapwood.runtime.collector import without_collector
 from sapwood.runtime.pauses import is_paused
 from sapwood.runtime.recorder import Listener, Recorder
-from sapwood.runtime.records import offered_record
+from sapwood.runtime.records import offered_record, opening_records
 from sapwood.runtime.run import FIRST_IDS, Ids, Run, as_key
 from sapwood.runtime.shielded import shielded
 from sapwood.runtime.verify import Progress, Verification, Verifier
@@ -67,19 +61,8 @@ class Store:
         expect(inputs, (Mapping, type(None)), "inputs", "a table of values by name")
         self.recorder.hold_run()
         number = self.artifacts.next_workflow_run_id()
-        root = self.keys.root()
-        groups = {name: self.keys.child(root) for name in REQUIRED_GROUPS}
-        records = [
-            to_record(Execution(root, workflow_run_id=number, workflow=workflow)),
-            to_record(execution_config(groups["ExecutionConfig"], config or {})),
-            to_record(InputArtifacts(groups["InputArtifacts"])),
-            to_record(AgentExecutionArtifacts(groups["AgentExecutionArtifacts"])),
-            to_record(OutcomeEvidenceArtifacts(groups["OutcomeEvidenceArtifacts"])),
-            *(
-                to_record(Input(self.keys.child(groups["InputArtifacts"]), name=name, value=value))
-                for name, value in (inputs or {}).items()
-            ),
-        ]
+        groups, records = opening_records(self.keys, number, config or {}, inputs or {}, workflow)
+        root = records[0].key
         start = RunStart(root, number, self.clock(), self.recorder.owner, FIRST_IDS, FIRST_IDS)
         self.recorder.append(records, [start])
         return self._run(root, groups, Ids(self.artifacts, root, reserved=FIRST_IDS))
