@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -167,6 +168,23 @@ def test_a_node_that_calls_too_many_tools_is_stopped_in_the_middle(tmp_path: Pat
     assert result.metadata["steps"] == 5
 
 
+def test_what_a_stopped_call_has_to_clean_up_is_done_before_its_end_is_recorded(tmp_path: Path, store: Store) -> None:
+    ended: list[bool] = []
+
+    class Slow(Toolful):
+        async def run(self, prompt: str, options: ProviderRunOptions) -> AsyncIterator[GraphEvent | ProviderResult]:
+            try:
+                async for item in super().run(prompt, options):
+                    yield item
+            finally:
+                await asyncio.sleep(0.3)  # as a program takes that is told to end
+                ended.append(not all_of(store, run, AgentResult))
+
+    run = begin(store, workflow(agent("busy", limits=Limits(steps=2)), edges=[]))
+    assert finish_and_verify(store, tmp_path, run, Slow(calls=50)) == "failed"
+    assert ended == [True]
+
+
 def test_the_tries_of_a_visit_share_the_limits_of_their_node(tmp_path: Path, store: Store) -> None:
     def answer(_prompt: str, _options: ProviderRunOptions) -> ProviderResult:
         return ProviderResult("again", decision="retry", tokens=40)
@@ -204,7 +222,8 @@ def test_the_limits_of_a_spawn_hold_for_its_children_together(tmp_path: Path, st
 
 @pytest.mark.mutant
 def test_without_the_check_a_limit_stops_nothing(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Meter, "check", lambda _self: None)
+    for check in ("check", "check_time"):
+        monkeypatch.setattr(Meter, check, lambda _self: None)
     run = begin(store, workflow(agent("a", limits=Limits(steps=1, tokens=1, time_s=0.001)), edges=[]))
     assert finish_and_verify(store, tmp_path, run, Toolful(calls=3, tokens=100)) == "completed"
 

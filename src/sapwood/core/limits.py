@@ -42,14 +42,18 @@ class Budget:
 
     def check(self, more: Usage, now_ms: int) -> None:
         """Raise LimitReached if what was used, with `more`, is over one of the limits at this moment."""
-        used, limits = self.used + more, self.limits
-        passed_s = (now_ms - self.started_ms) / 1000
-        if limits.time_s is not None and passed_s >= limits.time_s:
-            raise LimitReached(self.scope, "time_s", round(passed_s, 3), limits.time_s)
+        self.check_time(now_ms)
+        used = self.used + more
         for name, amount in (("tokens", used.tokens), ("steps", used.steps), ("cost", used.cost)):
-            limit = getattr(limits, name)
+            limit = getattr(self.limits, name)
             if limit is not None and amount > limit:
                 raise LimitReached(self.scope, name, amount, limit)
+
+    def check_time(self, now_ms: int) -> None:
+        """Raise LimitReached if the time is up."""
+        passed_s, limit_s = (now_ms - self.started_ms) / 1000, self.limits.time_s
+        if limit_s is not None and passed_s >= limit_s:
+            raise LimitReached(self.scope, "time_s", round(passed_s, 3), limit_s)
 
     @property
     def deadline_ms(self) -> float | None:

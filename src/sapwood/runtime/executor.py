@@ -129,7 +129,7 @@ class Executor:
             while not task.done():
                 await asyncio.wait({task}, timeout=self._next_look_s(work))
                 if not task.done():
-                    work.meter.check()
+                    work.meter.check_time()
                     said = await self._watch.said(work.plan.run)
                     if said.is_cancelled:
                         raise Cancelled

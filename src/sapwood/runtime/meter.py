@@ -49,6 +49,11 @@ class Meter:
         for budget in self.budgets:
             budget.check(self.usage, self._clock())
 
+    def check_time(self) -> None:
+        """Raise LimitReached if a limit on time is passed now; the others are checked where something is counted."""
+        for budget in self.budgets:
+            budget.check_time(self._clock())
+
 
 def open_meter(reader: Reader, plan: Plan, history: History, attempt: Attempt, clock: Clock) -> Meter:
     """Return the meter of the call that is about to be made."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from sapwood.core.artifacts import ValidationError
@@ -117,14 +118,19 @@ async def call_provider(
 ) -> ProviderResult:
     """Return the one result of the provider; record everything else it yields as it comes."""
     result: ProviderResult | None = None
-    async for item in journal.world.providers[node.provider].run(prompt, options):
-        if result is not None:
-            raise ProviderBrokeProtocol(node.provider, "it went on after its result")
-        if isinstance(item, GraphEvent):
-            journal.stream(work.delivery, item)
-            work.meter.see(item)
-        else:
-            result = item
+    stream = journal.world.providers[node.provider].run(prompt, options)
+    try:
+        async for item in stream:
+            if result is not None:
+                raise ProviderBrokeProtocol(node.provider, "it went on after its result")
+            if isinstance(item, GraphEvent):
+                journal.stream(work.delivery, item)
+                work.meter.see(item)
+            else:
+                result = item
+    finally:
+        if isinstance(stream, AsyncGenerator):  # a limit stops it in the middle: its program ends before the attempt
+            await stream.aclose()
     if result is None:
         raise ProviderBrokeProtocol(node.provider, "it ended without a result")
     work.meter.end(result)
