@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
+import pytest
+
+from sapwood.providers import groups
 from sapwood.providers.groups import end_group, start_group
 
 STUBBORN = (
@@ -14,20 +18,32 @@ STUBBORN = (
 )
 
 
-def test_a_program_that_ignores_politeness_is_ended_also_when_nobody_waits_for_its_end_any_more() -> None:
-    async def stop_in_between() -> int:
-        process = await start_group("it", [sys.executable, "-c", STUBBORN], ".", os.environ)
-        assert process.stdout is not None
-        assert await process.stdout.readline() == b"ready\n"
-        ending = asyncio.ensure_future(end_group(process))
-        await asyncio.sleep(0.05)
-        ending.cancel()
-        with suppress(asyncio.CancelledError):
-            await ending
-        try:
-            async with asyncio.timeout(1):
-                return await process.wait()
-        finally:
-            await end_group(process)
+async def stop_twice(cancel: Callable[[asyncio.Future[None]], object]) -> tuple[bool, int]:
+    """End a program that ignores politeness, and cancel that; tell whether it had ended then, and how it ended."""
+    process = await start_group("it", [sys.executable, "-c", STUBBORN], ".", os.environ)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    ending = asyncio.ensure_future(end_group(process))
+    await asyncio.sleep(0.05)
+    cancel(ending)
+    with suppress(asyncio.CancelledError):
+        await ending
+    has_ended = process.returncode is not None
+    try:
+        async with asyncio.timeout(1):
+            return has_ended, await process.wait()
+    finally:
+        await end_group(process)
 
-    assert asyncio.run(stop_in_between()) == -9
+
+def test_who_is_cancelled_while_a_program_is_ended_waits_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "GRACE_S", 0.3)
+    assert asyncio.run(stop_twice(lambda ending: ending.cancel())) == (True, -9)
+
+
+def test_an_engine_that_stops_ends_at_once_even_what_ignores_politeness() -> None:
+    def cancel_all(_ending: object) -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    assert asyncio.run(stop_twice(cancel_all))[1] == -9

@@ -105,7 +105,7 @@ class CommandProvider:
             for task in (feeding, errors):
                 task.cancel()
             await asyncio.gather(feeding, errors, return_exceptions=True)
-            await asyncio.shield(end_group(process))
+            await end_group(process)
 
     async def _answer(
         self, process: asyncio.subprocess.Process, settings: CommandOptions, node: str, deadline: float

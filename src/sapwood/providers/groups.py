@@ -37,13 +37,26 @@ async def start_group(
 
 
 async def end_group(process: asyncio.subprocess.Process) -> None:
-    """End the program and all it started, first politely, and close its pipes."""
+    """End the program and all it started, first politely, and close its pipes; who is cancelled meanwhile waits too."""
+    ending = asyncio.ensure_future(_end(process))
+    cancelled: asyncio.CancelledError | None = None
+    while not ending.done():
+        try:
+            await asyncio.wait({ending})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    ending.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
     signal_group(process.pid, signal.SIGTERM)
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):
                 await process.wait()
-    finally:  # an engine that stops cancels this wait too
+    finally:  # an engine that stops cancels every task, this one too
         signal_group(process.pid, signal.SIGKILL)
     await process.wait()
     process._transport.close()  # type: ignore[attr-defined]  # pipes that were not read to their end stay open

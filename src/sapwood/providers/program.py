@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Final
@@ -33,4 +32,4 @@ async def run_program(node: CommandNode, folder: str) -> tuple[int, str]:
                 raise ProviderFailed(name, f"more than {MAX_OUTPUT_BYTES} bytes of output", retryable=False)
         return await process.wait(), output.decode(errors="replace")
     finally:
-        await asyncio.shield(end_group(process))
+        await end_group(process)
