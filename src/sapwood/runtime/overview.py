@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from sapwood.core.artifacts import AgentRequest, AgentResult
 from sapwood.core.handoff import HandoffPolicy
 from sapwood.core.keys import ArtifactKey
+from sapwood.core.kind import Artifact
 from sapwood.core.workflow import BaseNode
 from sapwood.ports import Claim, Reader
 from sapwood.runtime.histories import Histories
@@ -24,6 +25,7 @@ from sapwood.runtime.roles import OF_RUN, PRUNED, REPORT, REQUEST, RESULT
 from sapwood.runtime.session import Store
 
 OPEN = ("running", "paused", "interrupted")
+A = TypeVar("A", bound=Artifact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Overview:
         self._store = store
         self._histories = Histories(store.artifacts)
         self._artifacts: dict[ArtifactKey, Any] = {}
+        self._manifests: dict[ArtifactKey, Any] = {}
 
     def load(self, run: ArtifactKey) -> RunView:
         """Return where the run stands now; raise NotFound for one that is none of a workflow."""
@@ -109,44 +112,45 @@ class Overview:
             return NodeView(key, known.kind, "skipped" if told.is_pruned else unstarted, depth)
         last = max(told.requests)
         results = {number: self._read(reader, place, AgentResult) for number, place in told.results.items()}
-        result: AgentResult | None = results.get(last)
+        result = results.get(last)
         status = _status(result, left)
         chars, is_cut = self._context(reader, told.reports.get(last))
-        request: AgentRequest = self._read(reader, told.requests[last], AgentRequest)
+        request = self._read(reader, told.requests[last], AgentRequest)
         is_asking = isinstance(request.question, str) and status in OPEN
         return NodeView(
-            key,
-            str(request.request["kind"]) if isinstance(request.request, dict) else "agent",
-            "waiting" if is_asking else status,
-            depth,
-            len(told.requests),
-            told.requests[min(told.requests)].time_ms,
-            told.results[last].time_ms if result is not None and status not in OPEN else None,
-            sum(_tokens(one) for one in results.values()),
-            chars,
-            None if chars is None else _limit(known),
-            is_cut,
-            result.error if result is not None and isinstance(result.error, str) else None,
-            str(request.question) if is_asking else None,
-            request.options if is_asking and isinstance(request.options, tuple) else (),
+            key=key,
+            kind=str(request.request["kind"]) if isinstance(request.request, dict) else "agent",
+            status="waiting" if is_asking else status,
+            depth=depth,
+            attempts=len(told.requests),
+            started_ms=told.requests[min(told.requests)].time_ms,
+            ended_ms=told.results[last].time_ms if result is not None and status not in OPEN else None,
+            tokens=sum(_tokens(one) for one in results.values()),
+            context_chars=chars,
+            context_limit_chars=None if chars is None else _limit(known),
+            context_is_cut=is_cut,
+            error=result.error if result is not None and isinstance(result.error, str) else None,
+            question=str(request.question) if is_asking else None,
+            answers=request.options if is_asking and isinstance(request.options, tuple) else (),
         )
 
     def _context(self, reader: Reader, report: ArtifactKey | None) -> tuple[int | None, bool]:
         """Return how many characters of context the attempt had, and whether any were left out."""
         if report is None:
             return None, False
-        if report not in self._artifacts:
+        if report not in self._manifests:
             outline = next(iter(reader.outline(report)))  # its text may be large and is not needed
-            self._artifacts[report] = msgspec.json.decode(outline.metadata).get("context_manifest")
-        manifest = self._artifacts[report]
+            self._manifests[report] = msgspec.json.decode(outline.metadata).get("context_manifest")
+        manifest = self._manifests[report]
         if not isinstance(manifest, dict):
             return None, False
         return manifest.get("included_chars_total", 0), bool(manifest.get("dropped_chars_total"))
 
-    def _read(self, reader: Reader, key: ArtifactKey, kind: Any) -> Any:
+    def _read(self, reader: Reader, key: ArtifactKey, kind: type[A]) -> A:
         if key not in self._artifacts:
             self._artifacts[key] = load_artifact(reader, key, kind)
-        return self._artifacts[key]
+        found: A = self._artifacts[key]
+        return found
 
 
 def _told(claims: Iterable[Claim]) -> dict[str, _Told]:
