@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable
@@ -201,3 +202,26 @@ def test_what_many_files_replace_is_synced_with_them_also_when_the_workspace_is_
         assert done.manifest["summary"]["written"] == 8
     both = {tmp_path.stat().st_ino, (tmp_path / "workspace").stat().st_ino}
     assert synced == [both, both]
+
+
+def test_a_leftover_that_cannot_be_removed_stops_nobody_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leftover = tmp_path / "workspace" / ".sapwood-dead-1.tmp"
+    for path in (leftover, tmp_path / ".sapwood" / "pending" / "dead"):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    unlink = os.unlink
+
+    def refuse(name: str, **more: int) -> None:
+        if name == leftover.name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        unlink(name, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refuse)
+        assert ingest(BLOCK, Project(tmp_path), SOURCE, IngestSettings()).manifest["summary"]["written"] == 1
+    assert leftover.exists()
+    assert ingest(BLOCK, Project(tmp_path), SOURCE, IngestSettings()).manifest["summary"]["skipped"] == 1
+    assert not leftover.exists()
+    assert list((tmp_path / ".sapwood" / "pending").iterdir()) == []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -114,14 +114,20 @@ class Project:
         if not dead:
             return
         prefixes = tuple(f".sapwood-{name}-" for name in dead)
-        for root in (*AGENT_ROOTS, OWN):
-            self._remove_files(root, lambda name: name.startswith(prefixes) and name.endswith(".tmp"))
-        for name, fd in dead.items():
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=pending)
-            os.close(fd)
+        try:
+            is_clean = True
+            for root in (*AGENT_ROOTS, OWN):
+                is_clean &= self._remove_files(root, prefixes)
+            for name in dead if is_clean else ():  # else the next writer tries again
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=pending)
+        finally:
+            for fd in dead.values():
+                os.close(fd)
 
-    def _remove_files(self, root: str, is_leftover: Callable[[str], bool]) -> None:
+    def _remove_files(self, root: str, prefixes: tuple[str, ...]) -> bool:
+        """Remove the temporary files with these beginnings; tell whether none is left."""
+        is_clean = True
         waiting: list[Parts] = [(root,)]
         while waiting:
             parts = waiting.pop()
@@ -129,8 +135,9 @@ class Project:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append((*parts, entry.name))
-                    elif is_leftover(entry.name):
-                        os.unlink(entry.name, dir_fd=fd)
+                    elif entry.name.startswith(prefixes) and entry.name.endswith(".tmp"):
+                        is_clean &= _is_removed(fd, entry.name)
+        return is_clean
 
     def write(self, root: str, drafts: Sequence[Draft], keep: Keep | None = None) -> tuple[list[Outcome], list[Parts]]:
         """Write `drafts` below `root`, in order; return one outcome each, and the directories that were made.
@@ -176,6 +183,17 @@ class Project:
 def _open_root(dir_fd: int, name: str, flags: int) -> int:
     """Open a root directory: it may be a mount, never a link."""
     return os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
+
+
+def _is_removed(folder: int, name: str) -> bool:
+    """Remove a file that may be gone; False when it cannot be removed."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _lock_of(pending: int, name: str) -> int:
