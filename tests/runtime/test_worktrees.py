@@ -50,9 +50,12 @@ def test_what_parallel_nodes_do_is_all_merged(tmp_path: Path, store: Store) -> N
     assert list((project / ".sapwood/worktrees").glob("[!.]*")) == []
 
 
-def test_one_worktree_at_a_time_is_made_or_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_worktree_of_a_repository_at_a_time_is_made_or_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """git reads what it keeps of all worktrees whenever it makes or removes one, also of a half made one."""
     project, keys, ran = git_project(tmp_path), sapwood.KeyFactory(), subprocess.run
+    (project / "part").mkdir()
     at_work, most = [0], [0]
     lock = threading.Lock()
 
@@ -68,13 +71,14 @@ def test_one_worktree_at_a_time_is_made_or_removed(tmp_path: Path, monkeypatch: 
             at_work[0] -= 1
         return done
 
-    def come_and_go() -> None:
-        tree = worktree_of(project, keys.root())
+    def come_and_go(place: Path) -> None:
+        tree = worktree_of(place, keys.root())
         create(tree)
         discard(tree)
 
     monkeypatch.setattr(subprocess, "run", watched)
-    threads = [threading.Thread(target=come_and_go) for _ in range(3)]
+    places = (project, project, project / "part")
+    threads = [threading.Thread(target=come_and_go, args=(place,)) for place in places]
     for thread in threads:
         thread.start()
     for thread in threads:

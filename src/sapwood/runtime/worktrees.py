@@ -25,13 +25,17 @@ _AUTHOR: Final = {"NAME": "Sapwood", "EMAIL": "sapwood@localhost"}
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """One worktree. `root` is where its files are, `folder` the place in it that the project has in its repository."""
+    """One worktree. `root` is where its files are, `folder` the place in it that the project has in its repository.
+
+    `kept` is where git keeps what it knows of all worktrees of the repository.
+    """
 
     id: str
     repository: Path
     root: Path
     folder: Path
     branch: str
+    kept: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,13 @@ class Merge:
 
 def worktree_of(project: Path, delivery: ArtifactKey) -> Worktree:
     """Return where the worktree of a delivery is or would be; raise WorktreeFailed outside a git repository."""
-    shown = _git(project, "rev-parse", "--show-toplevel")
-    if shown.returncode or head_commit(project) is None:
+    top, kept = (_git(project, "rev-parse", f"--{which}") for which in ("show-toplevel", "git-common-dir"))
+    if top.returncode or kept.returncode or head_commit(project) is None:
         raise WorktreeFailed(str(project), "a worktree needs a git repository with a commit")
-    repository, name = Path(os.fsdecode(shown.stdout.strip())), delivery.last_segment.lower()
+    repository, name = _path(top), delivery.last_segment.lower()
     root = project / FOLDER / name
     folder = root / project.resolve().relative_to(repository.resolve())
-    return Worktree(name, repository, root, folder, f"sapwood/{name}")
+    return Worktree(name, repository, root, folder, f"sapwood/{name}", project / _path(kept))
 
 
 def create(tree: Worktree) -> None:
@@ -99,7 +103,7 @@ def _alone(tree: Worktree) -> Iterator[None]:
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n")
-    with (folder / ".lock").open("w") as file:
+    with (tree.kept / "sapwood.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -108,6 +112,10 @@ def _do(folder: Path, *words: str, variables: Mapping[str, str] = NO_VARIABLES) 
     done = _git(folder, *words, variables=variables)
     if done.returncode:
         raise WorktreeFailed(str(folder), f"git {words[0]}: {_words(done)}")
+
+
+def _path(done: subprocess.CompletedProcess[bytes]) -> Path:
+    return Path(os.fsdecode(done.stdout.removesuffix(b"\n")))
 
 
 def _words(done: subprocess.CompletedProcess[bytes]) -> str:
