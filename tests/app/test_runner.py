@@ -96,7 +96,10 @@ def test_what_is_wrong_is_said_before_anything_is_recorded(tmp_path: Path) -> No
         run_workflow("singel", project=project)
     with pytest.raises(InvalidInputs, match="task is required"):
         run_workflow("single", project=project)
-    with sapwood.open(project / ".sapwood" / "sapwood.db") as store:
+    assert not (project / ".sapwood").exists()
+    with open_project_store(str(project / ".sapwood" / "sapwood.db")) as store:
+        with pytest.raises(InvalidInputs, match="task is required"):
+            run_workflow("single", project=project)
         assert store.runs() == []
 
 

@@ -89,7 +89,7 @@ def test_a_path_that_sqlite_cannot_be_given_is_no_store(tmp_path: Path, name: st
 
 
 def test_a_store_whose_name_is_no_utf8_is_refused_in_one_line(tmp_path: Path) -> None:
-    for words in (["runs"], ["doctor"], ["verify"], ["templates", "list"], ["run", "single"]):
+    for words in (["runs"], ["doctor"], ["verify"], ["templates", "list"], ["run", "single", "-i", "task=x"]):
         code, _, errors = call(tmp_path, *words, "--store", os.fsdecode(b"\xff.db"))
         assert (code, errors.count("\n")) == (4 if words != ["doctor"] else 1, 1 if words != ["doctor"] else 0), words
 

@@ -167,6 +167,28 @@ def test_a_project_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_that_is_refused_leaves_an_empty_folder_empty(tmp_path: Path) -> None:
+    single = ["run", "single", "--project", str(tmp_path)]
+    given = ["-i", "task=x"]
+    more: tuple[list[str], ...] = (
+        [],
+        ["-i", "topic=x"],
+        ["-i", "task=@none.txt"],
+        ["--inputs", "none.json"],
+        [*given, "--provider", "nobody"],
+        [*given, "--option", "x"],
+        ["--detach"],
+    )
+    for words in more:
+        assert invoke(*single, *words).exit_code == 2, words
+    assert invoke("run", "none.yaml", "--project", str(tmp_path)).exit_code == 3
+    with pytest.raises(sapwood.InvalidInputs):
+        sapwood.run_workflow("single", {}, project=tmp_path)
+    with pytest.raises(sapwood.InvalidInputs):
+        sapwood.run_workflow("single", {}, store=tmp_path / "new" / "s.db", project=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_provider_is_refused_before_anything_runs(tmp_path: Path) -> None:
     words = ["run", "single", "-i", "task=x", "--provider", "scriptd", "--project", str(tmp_path)]
     process = start(tmp_path, *words[:-2])

@@ -201,6 +201,13 @@ def test_a_mistake_is_kept_once_and_is_over_when_its_file_is_mended(
     assert "\nearlier  templates/agent/bad.jinja:1: " in shown
 
 
+def test_looking_at_the_packaged_templates_makes_no_project(tmp_path: Path) -> None:
+    for words in (["list"], ["show", "tpl.agent.single.prompt"], ["uses", "tpl.agent.single.prompt"]):
+        result = CliRunner().invoke(command, [*words, "--project", str(tmp_path)])
+        assert result.exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("texts", [{"templates": "a\n{% if %}"}, {"templates": "mine", "extra": "theirs"}])
 def test_a_refused_override_is_shown_as_refused(tmp_path: Path, texts: dict[str, str]) -> None:
     (tmp_path / "sapwood.toml").write_text('template_roots = ["extra"]')
@@ -285,6 +292,7 @@ def test_what_is_not_there_is_not_found(tmp_path: Path, words: tuple[str, ...]) 
 
 
 def test_the_first_look_at_a_project_keeps_its_store_out_of_version_control(tmp_path: Path) -> None:
+    (tmp_path / "templates").mkdir()
     invoke(tmp_path, "list")
     assert (tmp_path / ".sapwood/.gitignore").read_text() == "*\n"
     assert (tmp_path / ".sapwood").stat().st_mode & 0o777 == 0o700

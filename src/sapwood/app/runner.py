@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from sapwood.app import MEMORY, load_templates
+from sapwood.app import MEMORY, load_templates, open_store
 from sapwood.app.project import existing_project, open_project_store
 from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.inputs import resolve_inputs
@@ -36,6 +36,8 @@ from sapwood.runtime.world import World
 from sapwood.settings import Settings
 from sapwood.templates.files import Loaded
 from sapwood.workflows.load import load_workflow
+
+Prepared = TypeVar("Prepared")
 
 
 class Providers(dict[str, Provider]):
@@ -197,6 +199,14 @@ def known_here(loaded: Loaded, store: Store) -> Known:
     return Known(provider_names(), usable, refused)
 
 
+def before_a_store(path: str, settings: Settings, prepare: Callable[[Runner], Prepared]) -> Prepared | None:
+    """Return what `prepare` gives while there is no store at `path`, so that a mistake makes none; else None."""
+    if path == MEMORY or os.path.lexists(path):
+        return None
+    with open_store(MEMORY) as store, Runner(store, settings) as runner:
+        return prepare(runner)
+
+
 def run_workflow(
     path_or_name: str | os.PathLike[str],
     inputs: Mapping[str, Any] | None = None,
@@ -211,10 +221,18 @@ def run_workflow(
     given = None if store is None or isinstance(store, Store) else os.fspath(store)
     settings = Settings.read({"project": os.fspath(project), "store": given}, os.environ)
     existing_project(settings)
-    opened = store if isinstance(store, Store) else open_project_store(given or settings.store_path)
+
+    def prepare(runner: Runner) -> Workflow:
+        workflow = runner.load(path_or_name)
+        resolve_inputs(workflow, inputs or {})
+        return workflow
+
+    path = given or settings.store_path
+    workflow = None if isinstance(store, Store) else before_a_store(path, settings, prepare)
+    opened = store if isinstance(store, Store) else open_project_store(path)
     try:
         with Runner(opened, settings) as runner:
-            run = runner.start(runner.load(path_or_name), inputs or {})
+            run = runner.start(workflow or prepare(runner), inputs or {})
             runner.wait(run)
             return run
     finally:

@@ -6,12 +6,18 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sapwood.cli.running import opened_runner, read_inputs, read_options, settings_of
 from sapwood.cli.stops import Stops
+from sapwood.core.inputs import resolve_inputs
+from sapwood.core.workflow import Workflow
 from sapwood.settings import Settings
+
+if TYPE_CHECKING:
+    from sapwood.app.runner import Runner
 
 
 @click.command("run")
@@ -41,15 +47,23 @@ def command(
     2 a mistake in the file or the inputs, 4 paused or stopped.
     """
     settings = settings_of(project=project, store=store, provider=provider, provider_options=read_options(options))
-    with Stops() as stops, opened_runner(settings, create=True) as runner:
-        loaded = runner.load(workflow)
-        inputs = read_inputs(loaded, pairs, inputs_file)
-        if not detach:
-            from sapwood.cli.following import follow
 
-            raise SystemExit(follow(runner, lambda: runner.start(loaded, inputs), stops, as_json=as_json))
-        stops.check()
-        run = runner.open(loaded, inputs)
+    def prepare(runner: Runner) -> tuple[Workflow, dict[str, Any]]:
+        loaded = runner.load(workflow)
+        return loaded, resolve_inputs(loaded, read_inputs(loaded, pairs, inputs_file))
+
+    with Stops() as stops:
+        from sapwood.app.runner import before_a_store
+
+        early = before_a_store(settings.store_path, settings, prepare)
+        with opened_runner(settings, create=True) as runner:
+            loaded, inputs = early or prepare(runner)
+            if not detach:
+                from sapwood.cli.following import follow
+
+                raise SystemExit(follow(runner, lambda: runner.start(loaded, inputs), stops, as_json=as_json))
+            stops.check()
+            run = runner.open(loaded, inputs)
     log = run_in_background(run.text, settings)
     click.echo(json.dumps({"run": run.text, "log": str(log)}) if as_json else run.text)
 

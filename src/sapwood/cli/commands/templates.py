@@ -48,12 +48,13 @@ class Opened:
 
 @contextmanager
 def _opened(project: str, store: str | None) -> Iterator[Opened]:
-    from sapwood.app import load_templates
+    from sapwood.app import MEMORY, load_templates
     from sapwood.app.project import existing_project, open_project_store
 
     settings = Settings.read({"project": project, "store": store}, os.environ)
     folder = existing_project(settings)
-    with open_project_store(settings.store_path) as opened:
+    own = store or settings.template_roots or (folder / "templates").exists() or os.path.lexists(settings.store_path)
+    with open_project_store(settings.store_path if own else MEMORY) as opened:  # looking makes no project of a folder
         loaded = load_templates(opened, folder, settings.template_roots)
         yield Opened(opened.artifacts, cast("TemplateRegistry", opened.templates), loaded, folder)
 
