@@ -28,7 +28,7 @@ def test_a_good_file_is_fine_and_nothing_is_written(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["check", str(project / "flow.yaml"), "team", "--project", str(project)])
     assert result.exit_code == 0
     assert result.output.splitlines() == [
-        f"{project / 'flow.yaml'}: fine, 2 nodes, 1 edges",
+        f"{project / 'flow.yaml'}: fine, 2 nodes, 1 edge",
         "team: fine, 7 nodes, 7 edges",
     ]
     assert sorted(tmp_path.rglob("*")) == before
@@ -45,6 +45,24 @@ def test_each_mistake_has_its_place_a_reason_and_what_was_meant(tmp_path: Path) 
     assert lines[1].endswith("draft: {kind: agent, template: tpl.agent.x.promt}")
     assert lines[2].index("^") == lines[1].index("tpl.agent")
     assert lines[3].startswith(f"{project / 'flow.yaml'}:6:23: unknown node 'shp'; did you mean 'ship'")
+
+
+def test_a_long_line_is_cut_around_its_mistake_with_a_mark_where_it_was_cut(tmp_path: Path) -> None:
+    gate = f"ship: {{kind: gate, ask: '{'木' * 30}{'x' * 300}', colour: red, description: '{'y' * 300}'}}"
+    project = make_project(tmp_path, FLOW.replace('ship: {kind: gate, ask: "Ship it?"}', gate))
+    result = CliRunner().invoke(cli, ["check", str(project / "flow.yaml"), "--project", str(project)])
+    _, line, mark = result.output.splitlines()
+    assert line.startswith("    4 | …x")
+    assert line.endswith("y…")
+    assert len(line) == 200
+    assert line[mark.index("^") :].startswith("colour: red")
+
+
+def test_a_mark_stands_below_its_place_also_after_wide_characters(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW.replace('ask: "Ship it?"}', 'ask: "木木木", colour: red}'))
+    result = CliRunner().invoke(cli, ["check", str(project / "flow.yaml"), "--project", str(project)])
+    _, line, mark = result.output.splitlines()
+    assert mark.index("^") == line.index("colour") + 3
 
 
 def test_mistakes_as_json(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ def test_the_built_in_workflows_are_good_files_with_the_promised_documents() -> 
         (START + "  b: {kind: join, output: /docs/x.md}\n", 4, 27, "absolute"),
         (START + "  b: {kind: join, output: docs/<date>.md}\n", 4, 27, "unknown placeholder <date>"),
         (START + "  b: {kind: join, attempts: 3}\n", 4, 19, "unknown key in a join node"),
+        (START + "edges: [{from: a, to: a, wen: x}]\n", 4, 26, "unknown key in an edge: 'wen'"),
+        (START + "defaults: {attempt: 3}\n", 4, 12, "unknown key in defaults: 'attempt'"),
         (START + "  b: {kind: command, run: make test}\n", 4, 27, "where a list belongs"),
         (START + "  b: {kind: gate, ask: '${inputs.x}'}\n", 4, 24, "unknown input 'x'"),
         (START + "  b: {kind: gate, ask: '${now}'}\n", 4, 24, "a malformed ${…}"),

@@ -136,14 +136,16 @@ def _check_spools(folder: Path) -> Iterator[Check]:
                 continue
             held = sum(len(call.records) for call in read_calls(path.read_bytes()))
             yield Check(
-                "spool", False, f"{path} holds {held} artifacts of a dead process; the next command stores them"
+                "spool",
+                False,
+                f"{path} holds {held} artifact{'s' * (held != 1)} of a dead process; the next command stores them",
             )
         elif path.suffix == ".refused":
             message = f"{path} holds calls that came after their run was sealed; look at it, then remove it"
             yield Check("spool", False, message)
         else:
             yield Check("spool", False, f"{path} is no spool; the next command that records removes it")
-    yield Check("spools", True, f"{alive} processes record now")
+    yield Check("spools", True, f"processes that record now: {alive}")
 
 
 def _check_store(location: Path, place: str) -> Iterator[Check]:

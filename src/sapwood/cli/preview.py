@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sapwood.cli.bars import bar
-from sapwood.cli.rows import print_rows
+from sapwood.cli.rows import counted, print_rows
 from sapwood.core.context_preview import ContextPreview
 from sapwood.core.phases import DEFAULT_NARRATIVE_CAP, HANDOFF_FIELDS, PhaseManifest
 
@@ -18,7 +18,7 @@ def show_preview(preview: ContextPreview) -> None:
         console.print(Text(f"{preview.node} is a {preview.kind} node: no context is made for it"), soft_wrap=True)
         return
     many = len(preview.sources)
-    words = f"{many} {'node' if many == 1 else 'nodes'}" if many else "no node"
+    words = counted(many, "node") if many else "no node"
     console.print(Text(f"{preview.node} would get reports of {words}"), soft_wrap=True)
     if preview.sources or preview.extensions:
         rows = [

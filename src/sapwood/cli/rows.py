@@ -1,4 +1,4 @@
-"""Rows for people: a table where it fits the terminal, else each row as a few lines. Nothing is shortened."""
+"""Rows and counts for people: a table where it fits the terminal, else each row as a few lines, nothing shortened."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 GAP: Final = 2
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return `1 node`, `2 nodes`, or with another plural that one."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def print_rows(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]], named: int = 2) -> None:

@@ -77,7 +77,7 @@ class Reader:
 
     def _group(self, group: Group, value: Value, path: Path) -> Any:
         if not isinstance(value, Entries):
-            return self._wrong(path, f"{_named(value)} where a {group.what} belongs", _names(group))
+            return self._wrong(path, f"{_named(value)} where {_with_article(group.what)} belongs", _names(group))
         fields = {field.name: field for field in group.fields}
         found = {}
         for key, inner in value.entries:
@@ -94,7 +94,9 @@ class Reader:
         return {name: read for name, read in found.items() if read is not ABSENT}
 
     def _unknown_key(self, key: Scalar, group: Group, path: Path) -> None:
-        what, allowed = unknown_name(f"key in a {group.what}:", key.text, [field.name for field in group.fields])
+        what, allowed = unknown_name(
+            f"key in {_with_article(group.what)}:", key.text, [field.name for field in group.fields]
+        )
         self.note(Problem(path, what, allowed, at_key=True))
 
     def _by_kind(self, shape: ByKind, value: Value, path: Path) -> Any:
@@ -209,6 +211,11 @@ def _hint(shape: Shape, value: Scalar) -> str:
     if isinstance(shape, Text | Choice) and value.is_plain and value.value is not None:
         return "put it in quotes if text is meant"
     return "write true or false" if isinstance(shape, Truth) else ""
+
+
+def _with_article(what: str) -> str:
+    """Return `an edge`, `a gate node`; `limits` and `defaults` are many."""
+    return what if what.endswith("s") else f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
 
 
 def _named(value: Value) -> str:

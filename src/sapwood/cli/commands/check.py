@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
+from sapwood.cli.rows import counted
 from sapwood.cli.untrusted import visible
 from sapwood.core.mistakes import Mistake
 from sapwood.errors import InvalidWorkflow, NotFound
 from sapwood.workflows.source import MAX_FILE_BYTES
+
+MAX_LINE_CHARS: Final = 200
 
 
 @click.command("check")
@@ -35,7 +41,9 @@ def command(workflows: tuple[str, ...], project: str, as_json: bool) -> None:
             missing[str(error)] = None
         else:
             if not as_json:
-                click.echo(f"{workflow}: fine, {len(loaded.nodes)} nodes, {len(loaded.edges)} edges")
+                click.echo(
+                    f"{workflow}: fine, {counted(len(loaded.nodes), 'node')}, {counted(len(loaded.edges), 'edge')}"
+                )
     if as_json:
         click.echo(json.dumps({"ok": not mistakes and not missing, "mistakes": [one._asdict() for one in mistakes]}))
     else:
@@ -51,11 +59,22 @@ def show(mistake: Mistake) -> None:
     click.echo(visible(str(mistake)))
     lines = _lines_of(Path(mistake.file))
     if mistake.line <= len(lines):
-        line = lines[mistake.line - 1]
+        from rich.cells import cell_len
+
         number = f"{mistake.line:>5} | "
-        before = visible(line[: mistake.column - 1].replace("\t", " "))
-        click.echo(f"{number}{visible(line.replace(chr(9), ' '))[:200]}")
-        click.echo(f"{' ' * (len(number) + len(before))}^" if len(before) < 200 else "")
+        room = shutil.get_terminal_size().columns if sys.stdout.isatty() else MAX_LINE_CHARS
+        line, before = _around(lines[mistake.line - 1].replace("\t", " "), mistake.column - 1, room - len(number))
+        click.echo(f"{number}{line}")
+        click.echo(f"{' ' * (len(number) + cell_len(before))}^")
+
+
+def _around(line: str, place: int, room: int) -> tuple[str, str]:
+    """Return as much of the line around the place as there is room for, and what of that stands before the place."""
+    shown, place = visible(line), len(visible(line[:place]))
+    start = max(0, min(place - room // 2, len(shown) - room))
+    piece = shown[start : start + room]
+    piece = ("…" if start else piece[:1]) + piece[1:-1] + ("…" if start + room < len(shown) else piece[1:][-1:])
+    return piece, piece[: place - start]
 
 
 def _lines_of(path: Path) -> list[str]:

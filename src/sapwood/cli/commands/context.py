@@ -13,7 +13,7 @@ import msgspec
 
 from sapwood.cli.bars import bar
 from sapwood.cli.opened import open_existing, store_options
-from sapwood.cli.rows import print_rows
+from sapwood.cli.rows import counted, print_rows
 from sapwood.cli.untrusted import visible
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import NotFound
@@ -159,7 +159,7 @@ def _rows(seen: SeenContext) -> Sequence[Sequence[str]]:
 
 def _count(seen: SeenContext) -> str:
     many = len(seen.entries)
-    return f"{many} {'entry' if many == 1 else 'entries'}" + (f", {len(seen.dropped)} dropped" if seen.dropped else "")
+    return counted(many, "entry", "entries") + (f", {len(seen.dropped)} dropped" if seen.dropped else "")
 
 
 def _notes(seen: SeenContext) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sapwood.cli.rows import counted
 from sapwood.cli.untrusted import print_diff, visible
 from sapwood.clock import KeyFactory
 from sapwood.core.fences import parse_fences
@@ -238,7 +239,7 @@ def _print_blocks(manifest: dict[str, Any], path: str) -> None:
     _print_table(table)
     summary = manifest["summary"]
     counts = ", ".join(f"{summary[status]} {status}" for status in _STYLES)
-    click.echo(f"{summary['total_blocks']} blocks: {counts}" + (f"; manifest {path}" if path else ""))
+    click.echo(f"{counted(summary['total_blocks'], 'block')}: {counts}" + (f"; manifest {path}" if path else ""))
 
 
 def _print_checks(checks: list[dict[str, Any]]) -> None:

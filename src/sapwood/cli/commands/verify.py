@@ -11,6 +11,7 @@ import click
 
 from sapwood.cli.counting import counting
 from sapwood.cli.opened import open_existing, store_options
+from sapwood.cli.rows import counted
 from sapwood.cli.untrusted import one_line
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import InvalidInput, StoreDamaged
@@ -51,7 +52,7 @@ def command(key: str | None, head: str | None, store: str | None, project: str, 
     for finding in found.findings:
         click.echo(f"  {finding.code}  {finding.key or 'the store'}  {one_line(finding.message)}")
     verdict = "ok" if found.is_ok else "WRONG"
-    click.echo(f"{key or 'the store'}  {verdict}  {found.artifacts} artifacts  {found.head}".rstrip())
+    click.echo(f"{key or 'the store'}  {verdict}  {counted(found.artifacts, 'artifact')}  {found.head}".rstrip())
     sys.exit(0 if found.is_ok else 1)
 
 
