@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -310,6 +312,25 @@ def test_a_gate_is_answered_from_another_process_and_once(tmp_path: Path) -> Non
     late = invoke("answer", run, "review", "changes_requested", *place)
     assert (late.exit_code, late.stderr) == (1, "it was answered before; the first answer stands\n")
     assert "on Monday" in invoke("context", run, "ship", "--entry", "1", *place).output
+
+
+def test_a_terminal_that_cannot_redraw_still_shows_the_question(tmp_path: Path) -> None:
+    project = make_project(tmp_path, GATE)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "sapwood", "run", str(project / "flow.yaml"), "--project", str(project)]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "dumb"})
+    os.close(theirs)
+    try:
+        seen = b""
+        while b"sapwood answer" not in seen:  # a reader of a terminal that stays silent would wait for the end
+            assert select.select([ours], [], [], 20)[0], seen
+            seen += os.read(ours, 10_000)
+        assert b"asks Ship it? (approved" in seen
+        assert b"\x1b" not in seen
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 def test_a_paused_run_ends_its_process_and_goes_on_later(tmp_path: Path) -> None:

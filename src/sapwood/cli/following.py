@@ -64,7 +64,7 @@ def watch(runner: Runner, submit: Callable[[], ArtifactKey], stops: Stops, *, is
 
 def show_last(view: RunView) -> None:
     """Print the run as it stays on the screen."""
-    if sys.stdout.isatty():
+    if is_drawing():
         console = _console()
         console.print(*lines_of(view, console), sep="\n", soft_wrap=True)
         click.echo(f"run {view.run}")
@@ -82,7 +82,7 @@ def _wait(runner: Runner, run: ArtifactKey, stops: Stops, *, is_quiet: bool) -> 
     overview = Overview(runner.store)
     if is_quiet:
         return _look_on(runner, run, stops, lambda: None)
-    if not sys.stdout.isatty():
+    if not is_drawing():
         lines: Display = Lines()
         click.echo(f"run {run}")
         return _look_on(runner, run, stops, lambda: lines.show(overview.load(run)))
@@ -122,6 +122,11 @@ def report(view: RunView, *, as_json: bool) -> None:
         click.echo(f"{view.status}; go on with: sapwood resume {view.run}{same_place()}")
     else:
         click.echo(f"look at it with: sapwood show {view.run}{same_place()}")
+
+
+def is_drawing() -> bool:
+    """Tell whether the output is a terminal that can draw a line anew; others get one line for each change."""
+    return sys.stdout.isatty() and not _console().is_dumb_terminal
 
 
 def _console() -> Console:
