@@ -169,6 +169,29 @@ def test_a_project_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-i", "task"], "inputs of workflow single: 'task' is no input; expected NAME=VALUE"),
+        (
+            ["-i", "task=@none.txt"],
+            "inputs of workflow single: task: none.txt cannot be read: No such file or directory",
+        ),
+        (["--inputs", "none.json"], "inputs of workflow single: none.json cannot be read: No such file or directory"),
+        (["--option", "x"], "setting --option: 'x' is no option; expected NAME=VALUE"),
+        (["--option", "x=@none"], "setting --option: x: none cannot be read: No such file or directory"),
+    ],
+)
+def test_inputs_that_cannot_be_read_are_said_in_plain_words(tmp_path: Path, words: list[str], told: str) -> None:
+    assert str(invoke("run", "single", "--project", str(tmp_path), *words).exception) == told
+
+
+def test_a_file_of_inputs_that_is_no_yaml_has_its_place(tmp_path: Path) -> None:
+    (tmp_path / "inputs.yaml").write_text("a: 1\ntask: [\n")
+    result = invoke("run", "single", "--project", str(tmp_path), "--inputs", str(tmp_path / "inputs.yaml"))
+    assert "inputs.yaml cannot be read: line 3, column 1: expected the node content" in str(result.exception)
+
+
 def test_a_run_that_is_refused_leaves_an_empty_folder_empty(tmp_path: Path) -> None:
     single = ["run", "single", "--project", str(tmp_path)]
     given = ["-i", "task=x"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sapwood.core.inputs import read_input
 from sapwood.core.workflow import Workflow
-from sapwood.errors import InvalidInputs
+from sapwood.errors import InvalidInput, InvalidInputs, InvalidSettings
 from sapwood.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,14 +39,17 @@ def settings_of(**flags: Any) -> Settings:
     return Settings.read({name: value for name, value in flags.items() if value not in (None, {})}, os.environ)
 
 
-def read_pairs(pairs: Sequence[str], what: str, workflow: str) -> dict[str, str]:
+Refuse = Callable[[str], InvalidInput]
+
+
+def read_pairs(pairs: Sequence[str], what: str, refuse: Refuse) -> dict[str, str]:
     """Return NAME=VALUE as a mapping; a value `@file` is that file's text."""
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise InvalidInputs(workflow, [f"{pair!r} is no {what}; expected NAME=VALUE"])
-        found[name] = _file_text(name, value[1:], workflow) if value.startswith("@") else value
+            raise refuse(f"{pair!r} is no {what}; expected NAME=VALUE")
+        found[name] = _file_text(name, value[1:], refuse) if value.startswith("@") else value
     return found
 
 
@@ -54,14 +57,15 @@ def read_inputs(workflow: Workflow, pairs: Sequence[str], file: str | None) -> d
     """Return the inputs of a file, with those of the command line over them, each of the type that is declared."""
     given = dict(_inputs_file(workflow, file)) if file else {}
     declared = {one.name: one for one in workflow.inputs}
-    for name, text in read_pairs(pairs, "input", workflow.name).items():
+    for name, text in read_pairs(pairs, "input", lambda why: InvalidInputs(workflow.name, [why])).items():
         given[name] = read_input(declared[name], text) if name in declared else text
     return given
 
 
 def read_options(pairs: Sequence[str]) -> dict[str, Any]:
     """Return a provider's options: each value is JSON when it can be read as such, else text."""
-    return {name: _json_or_text(text) for name, text in read_pairs(pairs, "option", "the provider").items()}
+    given = read_pairs(pairs, "option", lambda why: InvalidSettings("--option", why))
+    return {name: _json_or_text(text) for name, text in given.items()}
 
 
 def _inputs_file(workflow: Workflow, file: str) -> Mapping[str, Any]:
@@ -70,17 +74,24 @@ def _inputs_file(workflow: Workflow, file: str) -> Mapping[str, Any]:
     try:
         data = yaml.safe_load(Path(file).read_bytes())
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InvalidInputs(workflow.name, [f"{file} cannot be read: {' '.join(str(error).split())}"]) from None
+        raise InvalidInputs(workflow.name, [f"{file} cannot be read: {_why(error)}"]) from None
     if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
         raise InvalidInputs(workflow.name, [f"{file} holds no names and values"])
     return data
 
 
-def _file_text(name: str, file: str, workflow: str) -> str:
+def _file_text(name: str, file: str, refuse: Refuse) -> str:
     try:
         return Path(file).read_text("utf-8")
     except (OSError, ValueError) as error:
-        raise InvalidInputs(workflow, [f"{name}: {file} cannot be read: {error}"]) from None
+        raise refuse(f"{name}: {file} cannot be read: {_why(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    place = getattr(error, "problem_mark", None)  # of YAML
+    if place is not None:
+        return f"line {place.line + 1}, column {place.column + 1}: {getattr(error, 'problem', None) or 'not YAML'}"
+    return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
 
 
 def _json_or_text(text: str) -> Any:
