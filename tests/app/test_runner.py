@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,15 @@ def test_a_run_that_was_left_is_interrupted_and_another_process_s_runner_finishe
             runner.resume(run)
         with pytest.raises(NotFound):
             runner.resume(store.keys.root())
+
+
+@pytest.mark.parametrize("name", ["path_or_name", "inputs", "store", "project"])
+@pytest.mark.parametrize("value", [7, b"x", ["a"], object()], ids=["number", "bytes", "list", "object"])
+def test_an_argument_of_the_wrong_type_is_one_typed_error(tmp_path: Path, name: str, value: object) -> None:
+    given: dict[str, Any] = {"path_or_name": "single", "inputs": {"task": "x"}, "project": tmp_path, name: value}
+    with pytest.raises(sapwood.WrongArgument, match=f"argument {name} is"):
+        sapwood.run_workflow(**given)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_paused_run_goes_on_after_resume(tmp_path: Path) -> None:

@@ -160,6 +160,11 @@ def test_wrong_settings_are_refused(setting: dict[str, object], tmp_path: Path) 
         sapwood.ingest_document("", tmp_path, run_id="r", node_id="n", settings=setting)
 
 
+def test_a_project_that_is_no_path_is_refused() -> None:
+    with pytest.raises(sapwood.WrongArgument, match="project_dir"):
+        sapwood.ingest_document("", 7, run_id="r", node_id="n")  # type: ignore[arg-type]  # that is the mistake
+
+
 def test_the_manifest_follows_its_published_schema(tmp_path: Path) -> None:
     import jsonschema
 

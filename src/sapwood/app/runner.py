@@ -13,6 +13,7 @@ import msgspec
 
 from sapwood.app import MEMORY, load_templates, open_store
 from sapwood.app.project import existing_project, open_project_store
+from sapwood.core.expect import expect
 from sapwood.core.ingest_settings import IngestSettings
 from sapwood.core.inputs import resolve_inputs
 from sapwood.core.keys import ArtifactKey
@@ -218,6 +219,12 @@ def run_workflow(
 
     `store` is an open store, or where one is; without it the project's own is used.
     """
+    expect(
+        path_or_name, (str, os.PathLike), "path_or_name", "the path of a workflow file, or the name of a built-in one"
+    )
+    expect(inputs, (Mapping, type(None)), "inputs", "a table of values by name")
+    expect(store, (Store, str, os.PathLike, type(None)), "store", "an open store, or the path of one")
+    expect(project, (str, os.PathLike), "project", "the path of a folder")
     given = None if store is None or isinstance(store, Store) else os.fspath(store)
     settings = Settings.read({"project": os.fspath(project), "store": given}, os.environ)
     existing_project(settings)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sapwood.clock import now_ms
+from sapwood.core.expect import expect
 from sapwood.core.fences import parse_fences
 from sapwood.core.ingest_manifest import Source, build_events, build_manifest, event
 from sapwood.core.ingest_settings import IngestSettings
@@ -60,9 +61,11 @@ def ingest_document(
 ) -> dict[str, Any]:
     """Write the files that `document` declares below `<project_dir>/workspace/` and return the v1 manifest.
 
-    Raises only for settings that are wrong, and IngestFailed when the settings say `on_error: fail`.
+    Raises only for settings that are wrong, a `project_dir` that is no path, and IngestFailed when the settings say
+    `on_error: fail`.
     """
     rules = IngestSettings.of(settings)
+    expect(project_dir, (str, os.PathLike), "project_dir", "the path of a folder")
     source = Source(str(run_id), str(node_id), source_kind, mode, doc_path)
     done = ingest(document, Project(project_dir), source, rules, attempt=attempt)
     raise_if_asked(done, rules)

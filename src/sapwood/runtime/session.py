@@ -61,7 +61,7 @@ class Store:
         expect(inputs, (Mapping, type(None)), "inputs", "a table of values by name")
         self.recorder.hold_run()
         number = self.artifacts.next_workflow_run_id()
-        groups, records = opening_records(self.keys, number, config or {}, inputs or {}, workflow)
+        groups, records = opening_records(self.keys, number, {} if config is None else config, inputs or {}, workflow)
         root = records[0].key
         start = RunStart(root, number, self.clock(), self.recorder.owner, FIRST_IDS, FIRST_IDS)
         self.recorder.append(records, [start])
