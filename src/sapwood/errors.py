@@ -458,7 +458,9 @@ class IncompleteRun(RecordingRefused):
 
 class ScopeEnded(RecordingRefused):
     def __init__(self, key: str) -> None:
-        super().__init__(f"scope {key} has ended; attach() continues it")
+        super().__init__(
+            f"scope {key} has ended; agent() begins another attempt, evidence() adds to a run that is sealed"
+        )
         self.key = key
 
 

@@ -428,11 +428,20 @@ def test_after_a_fork_the_child_is_told_so_and_may_open_a_store_of_its_own(tmp_p
         assert sorted(notes) == [b"after", b"before", b"of the child"]
 
 
+def test_an_agent_that_is_not_seen_yet_says_what_makes_it_seen(tmp_path: Path) -> None:
+    name = tmp_path / "s.db"
+    with sapwood.open(name) as first, sapwood.open(name) as second, first.record() as run, run.agent("a") as agent:
+        with pytest.raises(sapwood.NotFound, match=r"seen after its flush\(\)"):
+            second.attach(run.key).attach(agent.key)
+        agent.flush()
+        assert second.attach(run.key).attach(agent.key).name == "a"
+
+
 def test_after_the_seal_nothing_is_accepted(store: Store) -> None:
     run = record_a_run(store)
     with pytest.raises(sapwood.RunSealed):
         store.publish(sapwood.ArtifactEvent(Note(store.keys.child(run.key), text="x", content_type="text")))
-    with pytest.raises(sapwood.ScopeEnded):
+    with pytest.raises(sapwood.ScopeEnded, match=r"evidence\(\) adds to a run that is sealed"):
         run.outcome("late", passed=True)
     with pytest.raises(sapwood.RunSealed):
         store.attach(run.key)

@@ -80,7 +80,9 @@ def load_context(reader: Reader, run: ArtifactKey, node: str, attempt: int | Non
     below = _own(request, [from_record(record) for record in reader.load_kinds(request.key, _KINDS)])
     own = [one for one in below if isinstance(one, Report) and one.node_key == node and _manifest(one)]
     if not own:
-        raise NotFound(f"the context manifest of {node}", "the attempt has not ended, or was not run by a workflow")
+        raise NotFound(
+            f"the context manifest of {node}", "the attempt has not ended, was stopped, or was not run by a workflow"
+        )
     ended, parts = own[-1], [one for one in below if isinstance(one, PromptContribution)]
     contributions = _of_last_prompt(parts)
     texts = [one.text for one in contributions if one.slot == "context"]

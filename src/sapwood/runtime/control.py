@@ -22,6 +22,7 @@ from sapwood.core.workflow import GateNode
 from sapwood.errors import DuplicateClaim, InvalidAnswer, NotFound
 from sapwood.ports import ArtifactStore, Claim
 from sapwood.runtime.histories import Histories
+from sapwood.runtime.history import History
 from sapwood.runtime.roles import ANSWER, CANCEL, MESSAGE, OF_RUN, PAUSE, RESUME
 
 
@@ -53,7 +54,7 @@ class Control:
         gate = history.node(node) if node in history.homes else None
         tried = history.attempts.get(node, [])
         if not isinstance(gate, GateNode) or not tried:
-            raise NotFound(f"an open question at node {node} of run {run}")
+            raise NotFound(f"an open question at node {node} of run {run}", _open_questions(history))
         if answer not in gate.answers:
             raise InvalidAnswer(node, answer, gate.answers)
         if tried[-1].result is not None:
@@ -102,3 +103,10 @@ class Control:
         except DuplicateClaim:
             return False
         return True
+
+
+def _open_questions(history: History) -> str:
+    """Say which nodes wait for an answer."""
+    gates = [node for node in history.homes if isinstance(history.node(node), GateNode)]
+    open_now = [node for node in gates if (tried := history.attempts.get(node)) and tried[-1].result is None]
+    return f"open: {', '.join(open_now)}" if open_now else "no node of it asks now"

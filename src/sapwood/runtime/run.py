@@ -123,7 +123,9 @@ class Run(Scope):
         with self.recorder.store.read() as reader:
             record = reader.find(key) if self.key.is_ancestor_of(key) else None
             if record is None or record.kind != "AgentRequest":
-                raise NotFound(f"agent {key} of run {self.key}")
+                raise NotFound(
+                    f"agent {key} of run {self.key}", "what another process recorded is seen after its flush()"
+                )
             if any(found.key.parent == key for found in reader.load_kinds(key, ["AgentResult"])):
                 raise ScopeEnded(key.text)
         request = from_record(record)
