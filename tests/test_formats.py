@@ -163,6 +163,20 @@ def test_it_reads_a_store_without_our_code(reader: dict[str, Any], tmp_path: Pat
     assert reader["verify"](mine)
 
 
+def test_it_tells_the_runs_of_a_store_from_its_other_trees(reader: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "sapwood.db"
+    with sapwood.open(path) as store:
+        store.templates.register("tpl.x.y", "a")
+        heads: dict[str, str] = {}
+        for _ in range(2):
+            with store.record() as run:
+                pass
+            late = store.evidence(run.key, "merge", passed=True)
+            heads |= {key.text: store.verify(key).head for key in (run.key, late)}
+    runs = reader["read_runs"](path, zstd.decompress)
+    assert {root: reader["verify"](artifacts) for root, artifacts in runs.items()} == heads
+
+
 def words(schema: dict[str, Any], parts: dict[str, str]) -> str:
     """Return a type in words; an object with a name of its own goes to `parts`."""
     if "anyOf" in schema:

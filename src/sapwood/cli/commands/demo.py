@@ -69,11 +69,7 @@ def command(keep: str | None, as_json: bool) -> None:
             click.echo(f"{finding.code}  {finding.key}  {finding.message}", err=True)
         if not as_json:
             kept = f"Everything is in {keep}: cd {shlex.quote(keep or '')} && sapwood show {seen.view.run}"
-            click.echo(
-                kept
-                if keep
-                else "The folder of this run is gone now; to look around in one: sapwood demo --keep FOLDER"
-            )
+            click.echo(kept if keep else "The folder of this run is gone now; to keep one: sapwood demo --keep FOLDER")
     raise SystemExit(0 if checked.is_ok and seen.view.status == "completed" else max(seen.exit_code, 1))
 
 
