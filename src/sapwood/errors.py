@@ -531,3 +531,8 @@ def shown(value: object) -> str:
     except Exception:
         text = f"a {type(value).__name__} that cannot be shown"  # an integer of 5,000 digits, or a broken __repr__
     return text if len(text) <= 120 else f"{text[:100]}… ({len(text)} characters)"
+
+
+def plain_words(error: Exception) -> str:
+    """Return an error's own words on one line; of the system's errors what happened, for its place has been named."""
+    return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())

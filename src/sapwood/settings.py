@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from sapwood.errors import InvalidSettings
+from sapwood.errors import InvalidSettings, plain_words
 
 FILE_NAME = "sapwood.toml"
 VARIABLE_PREFIX = "SAPWOOD_"
@@ -69,7 +69,7 @@ def _from_file(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise InvalidSettings(str(path), "cannot be read: lists or tables nested too deep") from None
     except (OSError, ValueError) as error:  # no text, no TOML, or a number of more digits than the interpreter reads
-        raise InvalidSettings(str(path), f"cannot be read: {error}") from None
+        raise InvalidSettings(str(path), f"cannot be read: {plain_words(error)}") from None
     if "project" in values:
         raise InvalidSettings(f"project ({path})", "the file stands in the project; say it by flag or SAPWOOD_PROJECT")
     return {name: _checked(str(path), name, value) for name, value in values.items()}

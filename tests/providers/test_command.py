@@ -112,7 +112,7 @@ def test_a_program_that_reads_nothing_of_a_large_prompt_is_fine() -> None:
         ({"command": ["a"], "prompt": "file"}, "stdin or argument"),
         ({"command": ["a"], "timeout_s": 0}, "timeout_s"),
         ({"command": ["a"], "colour": 1}, "unknown option 'colour'"),
-        ({"command": ["./no-such-program"]}, "cannot be started"),
+        ({"command": ["./no-such-program"]}, "no-such-program cannot be started: No such file or directory$"),
         ({"command": ["a", "b\0"]}, "zero byte"),
     ],
     ids=["none", "shell", "prompt", "timeout", "unknown", "missing", "zero"],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sapwood.core.inputs import read_input
 from sapwood.core.workflow import Workflow
-from sapwood.errors import InvalidInput, InvalidInputs, InvalidSettings
+from sapwood.errors import InvalidInput, InvalidInputs, InvalidSettings, plain_words
 from sapwood.settings import Settings
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _why(error: Exception) -> str:
     place = getattr(error, "problem_mark", None)  # of YAML
     if place is not None:
         return f"line {place.line + 1}, column {place.column + 1}: {getattr(error, 'problem', None) or 'not YAML'}"
-    return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
+    return plain_words(error)
 
 
 def _json_or_text(text: str) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from sapwood.errors import ProviderFailed
+from sapwood.errors import ProviderFailed, plain_words
 
 MAX_ARGUMENT_BYTES: Final = 128 * 1024 - 1
 GRACE_S: Final = 2.0
@@ -33,7 +33,7 @@ async def start_group(
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise ProviderFailed(name, f"{words[0]} cannot be started: {error}", retryable=False) from None
+        raise ProviderFailed(name, f"{words[0]} cannot be started: {plain_words(error)}", retryable=False) from None
 
 
 async def end_group(process: asyncio.subprocess.Process) -> None:

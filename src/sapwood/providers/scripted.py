@@ -28,7 +28,7 @@ from sapwood.core.events import GraphEvent
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.core.provider_lines import LineError, Stamp, read_line, read_result
-from sapwood.errors import InvalidScript, ProviderFailed
+from sapwood.errors import InvalidScript, ProviderFailed, plain_words
 from sapwood.providers.stamps import Stamps, real_stamps
 
 UNASKED: Final = Path(__file__).with_name("answers.yaml")
@@ -75,7 +75,7 @@ def load_script(path: str | Path) -> Script:
             raise InvalidScript(str(path), "file", f"larger than {MAX_SCRIPT_BYTES} bytes")
         data = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
     except (OSError, yaml.YAMLError, ValueError) as error:
-        raise InvalidScript(str(path), "file", " ".join(str(error).split())) from None
+        raise InvalidScript(str(path), "file", plain_words(error)) from None
     if not isinstance(data, Mapping) or not isinstance(data.get("answers", {}), Mapping):
         raise InvalidScript(str(path), "file", "expected a mapping with answers")
     answers = {str(node): given for node, given in data.get("answers", {}).items()}

@@ -11,7 +11,7 @@ from sapwood.core.workflow import Workflow, with_source, workflow_to_dict
 from sapwood.core.workflow_build import NOBODY_SAID, Usual, build_workflow
 from sapwood.core.workflow_check import NOTHING_KNOWN, Known, check_workflow
 from sapwood.core.workflow_fields import WORKFLOW
-from sapwood.errors import InvalidWorkflow, NotFound
+from sapwood.errors import InvalidWorkflow, NotFound, plain_words
 from sapwood.workflows.read import ABSENT, Reader
 from sapwood.workflows.source import MAX_FILE_BYTES, NotReadable, parse_source
 
@@ -50,7 +50,7 @@ def _load(name: str, folder: Path, outer: tuple[str, ...], known: Known, usual: 
         hint = f"no such file, and no built-in workflow; {unknown_name('workflow', name, builtin_names())[1]}"
         raise NotFound(f"workflow {name}", hint) from None
     except (OSError, ValueError) as error:
-        raise InvalidWorkflow(name, [Mistake(name, 1, 1, f"the file cannot be read: {error}")]) from None
+        raise InvalidWorkflow(name, [Mistake(name, 1, 1, f"the file cannot be read: {plain_words(error)}")]) from None
     return _parse(text, str(path), path.parent, (*outer, str(path.resolve())), known, usual)
 
 
