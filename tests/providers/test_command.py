@@ -111,11 +111,12 @@ def test_a_program_that_reads_nothing_of_a_large_prompt_is_fine() -> None:
         ({"command": "ls -l"}, "command: expected a list"),
         ({"command": ["a"], "prompt": "file"}, "stdin or argument"),
         ({"command": ["a"], "timeout_s": 0}, "timeout_s"),
-        ({"command": ["a"], "colour": 1}, "unknown option 'colour'"),
+        ({"command": ["a"], "colour": 1}, "unknown option 'colour'; allowed: command, prompt"),
+        ({"comand": ["a"]}, "unknown option 'comand'; did you mean 'command'"),
         ({"command": ["./no-such-program"]}, "no-such-program cannot be started: No such file or directory$"),
         ({"command": ["a", "b\0"]}, "zero byte"),
     ],
-    ids=["none", "shell", "prompt", "timeout", "unknown", "missing", "zero"],
+    ids=["none", "shell", "prompt", "timeout", "unknown", "misspelt", "missing", "zero"],
 )
 def test_wrong_options_are_named_and_not_tried_again(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ProviderFailed, match=why) as caught:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from sapwood.core.events import GraphEvent
+from sapwood.core.mistakes import unknown_name
 from sapwood.core.prompt import ProviderRunOptions, render_provider_text
 from sapwood.core.provider import ProviderResult
 from sapwood.core.provider_lines import LineError, read_line
@@ -44,13 +45,13 @@ class CommandOptions:
     @classmethod
     def read(cls, settings: Mapping[str, Any]) -> CommandOptions:
         """Read the node's options; raise ProviderFailed (another try would not help) that names the wrong one."""
+        unknown = [name for name in settings if name not in cls.__dataclass_fields__]
+        if unknown:
+            words = "; ".join(unknown_name("option", unknown[0], cls.__dataclass_fields__))
+            raise ProviderFailed(NAME, words, retryable=False)
         for name, is_right, expected in _RULES:
             if (name in settings or name == "command") and not is_right(settings.get(name)):
                 raise ProviderFailed(NAME, f"option {name}: expected {expected}", retryable=False)
-        unknown = [name for name in settings if name not in cls.__dataclass_fields__]
-        if unknown:
-            allowed = ", ".join(cls.__dataclass_fields__)
-            raise ProviderFailed(NAME, f"unknown option {unknown[0]!r}; allowed: {allowed}", retryable=False)
         return cls(**{**settings, "command": tuple(settings["command"])})
 
 
