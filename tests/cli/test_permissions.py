@@ -94,6 +94,12 @@ def test_a_store_whose_name_is_no_utf8_is_refused_in_one_line(tmp_path: Path) ->
         assert (code, errors.count("\n")) == (4 if words != ["doctor"] else 1, 1 if words != ["doctor"] else 0), words
 
 
+def test_a_store_in_a_folder_that_is_not_there_names_the_folder_as_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(sapwood.StoreUnwritable, match="its folder does not exist; make it first"):
+        sapwood.open(tmp_path / "runs" / "s.db")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_is_no_store_and_nobody_is_told_to_change_its_permissions(tmp_path: Path) -> None:
     with pytest.raises(sapwood.WrongStore, match="it is a folder; name a file in it"):
         sapwood.open(tmp_path)

@@ -172,6 +172,8 @@ def _create(path: Path) -> None:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
             return
+        except FileNotFoundError as error:
+            raise StoreUnwritable(str(path), "its folder does not exist; make it first") from error
         except OSError as error:
             raise StoreUnwritable(str(path), f"cannot be created ({error.strerror})") from error
 
