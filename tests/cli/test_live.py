@@ -64,6 +64,17 @@ def test_what_a_node_says_is_cut_while_it_moves_and_whole_in_the_end() -> None:
     assert any("stands here" in line for line in drawn(80, None, (node,)))
 
 
+def test_a_question_goes_on_in_lines_of_its_own_and_its_answers_can_always_be_read() -> None:
+    long = "Is this what you want? " * 4
+    node = NodeView("review", "gate", "waiting", 0, 1, 0, question=long + "Ship it?", answers=("approved", "blocked"))
+    lines = drawn(50, 40, (node,))
+    assert all(len(line) <= 50 for line in lines)
+    assert "Ship it?" in lines[-3]
+    assert lines[-2] == "  (approved | blocked)"
+    endless = drawn(50, 40, (replace(node, question=long * 50),))
+    assert (len(endless), endless[-3].endswith(" …"), endless[-2]) == (9, True, "  (approved | blocked)")
+
+
 def test_the_name_of_a_workflow_cannot_move_the_cursor() -> None:
     assert summary_of(replace(VIEW, workflow="a\x1b[2J\nb")).startswith("a\\u{1b}[2J b running, ")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,7 @@ SIGNS = {
 ENDED = ("completed", "failed", "cancelled")
 QUIET = ("pending", "completed", "skipped")
 TIME_CELLS, TOKEN_CELLS = 10, 16
+QUESTION_ROWS = 6
 ECHO_CELLS = 3  # the terminal's echo of Ctrl-C stands behind the last line; there it must not begin a new one
 
 
@@ -122,7 +124,9 @@ def lines_of(view: RunView, console: Console, rows: int | None = None) -> list[T
         lines.append(line)
         if note_of(node):
             note = f"{'  ' * node.depth}  {note_of(node)}"
-            lines.append(Text(note if rows is None else _cut(note, width, is_utf8), style=style))
+            whole = rows is None or len(note) <= width
+            notes = [note] if whole else _narrowed(node, note, width, is_utf8)
+            lines.extend(Text(line, style=style) for line in notes)
     if left_out:
         counts = Counter(node.status for node in left_out)
         lines.append(Text(f"  and {', '.join(f'{count} {status}' for status, count in counts.items())}", style="dim"))
@@ -137,6 +141,17 @@ def _name(node: NodeView, is_utf8: bool) -> str:
 
 def _cut(text: str, cells: int, is_utf8: bool) -> str:
     return text if len(text) <= cells else text[: cells - 1] + ("…" if is_utf8 else "~")
+
+
+def _narrowed(node: NodeView, note: str, cells: int, is_utf8: bool) -> list[str]:
+    """Return the note in lines that fit: an error is cut, a question goes on, for a person has to answer it."""
+    if node.question is None:
+        return [_cut(note, cells, is_utf8)]
+    indent = "  " * node.depth + "  "
+    width, mark = max(20, cells - len(indent)), " …" if is_utf8 else " ~"
+    lines = textwrap.wrap(f"asks {one_line(node.question)}", width, max_lines=QUESTION_ROWS, placeholder=mark)
+    lines += textwrap.wrap(f"({' | '.join(node.answers)})", width)
+    return [f"{indent}{line}" for line in lines]
 
 
 def fitting(nodes: Sequence[NodeView], rows: int | None) -> tuple[list[NodeView], list[NodeView]]:
