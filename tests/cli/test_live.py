@@ -83,11 +83,22 @@ def test_when_there_is_no_room_what_is_quiet_is_counted() -> None:
     children = tuple(NodeView(f"tasks.{n}", "agent", "completed", 1) for n in range(100))
     moving = (NodeView("tasks.x", "agent", "running", 1, 1, 0), NodeView("tasks.y", "agent", "failed", 1, 1, 0, 5))
     nodes = (NodeView("tasks", "spawn", "running"), *children, *moving)
-    shown, left_out = fitting(nodes, 10)
+    shown, left_out = fitting(nodes, 10, [1] * len(nodes))
     assert len(shown) == 9
     assert {"tasks", "tasks.x", "tasks.y"} <= {node.key for node in shown}
     assert len(left_out) == 94
     assert any("and 94 completed" in line for line in drawn(80, 10, nodes))
+
+
+def test_what_went_wrong_leaves_room_for_what_asks_and_moves() -> None:
+    failed = [NodeView(f"parts.{n}", "agent", "failed", 1, 1, 0, 5, error="the reason") for n in range(40)]
+    asks = NodeView("ask", "gate", "waiting", 0, 1, 0, question="Ship it?", answers=("approved",))
+    moves = NodeView("last", "agent", "running", 0, 1, 0)
+    text = drawn(80, 12, (NODES[0], *failed, asks, moves))
+    assert len(text) <= 13  # and one for the summary
+    assert any("asks Ship it?" in line for line in text)
+    assert any(line.startswith("● last") for line in text)
+    assert any(line.startswith("  and ") and line.endswith("36 failed") for line in text)
 
 
 def test_without_a_terminal_each_change_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

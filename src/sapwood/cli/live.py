@@ -90,7 +90,7 @@ class Tree:
     def show(self, view: RunView) -> None:
         from rich.console import Group
 
-        rows = max(3, self._console.size.height - 5)
+        rows = max(3, self._console.size.height - 3 - 2 * max(1, len(how_to_answer(view, view.nodes))))
         self._live.update(Group(*lines_of(view, self._console, rows)), refresh=True)
 
     @contextmanager
@@ -108,7 +108,8 @@ def lines_of(view: RunView, console: Console, rows: int | None = None) -> list[T
 
     width = console.size.width - ECHO_CELLS
     is_utf8 = "utf" in console.encoding.lower()
-    shown, left_out = fitting(view.nodes, rows)
+    notes = {node.key: _notes(node, width, is_utf8, is_whole=rows is None) for node in view.nodes}
+    shown, left_out = fitting(view.nodes, rows, [1 + len(notes[node.key]) for node in view.nodes])
     names = [_name(node, is_utf8) for node in shown]
     name_cells = min(max(map(len, names), default=0), max(8, width - TIME_CELLS))
     lines = []
@@ -122,11 +123,7 @@ def lines_of(view: RunView, console: Console, rows: int | None = None) -> list[T
                 line.append(cell, style="dim")
         line.rstrip()
         lines.append(line)
-        if note_of(node):
-            note = f"{'  ' * node.depth}  {note_of(node)}"
-            whole = rows is None or len(note) <= width
-            notes = [note] if whole else _narrowed(node, note, width, is_utf8)
-            lines.extend(Text(line, style=style) for line in notes)
+        lines.extend(Text(note, style=style) for note in notes[node.key])
     if left_out:
         counts = Counter(node.status for node in left_out)
         lines.append(Text(f"  and {', '.join(f'{count} {status}' for status, count in counts.items())}", style="dim"))
@@ -143,27 +140,45 @@ def _cut(text: str, cells: int, is_utf8: bool) -> str:
     return text if len(text) <= cells else text[: cells - 1] + ("…" if is_utf8 else "~")
 
 
-def _narrowed(node: NodeView, note: str, cells: int, is_utf8: bool) -> list[str]:
-    """Return the note in lines that fit: an error is cut, a question goes on, for a person has to answer it."""
+def _notes(node: NodeView, cells: int, is_utf8: bool, *, is_whole: bool) -> list[str]:
+    """Return what a node says in lines that fit: an error is cut, a question goes on, for a person has to answer it."""
+    indent = "  " * node.depth + "  "
+    note = f"{indent}{note_of(node)}"
+    if not note.strip() or is_whole or len(note) <= cells:
+        return [note] if note.strip() else []
     if node.question is None:
         return [_cut(note, cells, is_utf8)]
-    indent = "  " * node.depth + "  "
     width, mark = max(20, cells - len(indent)), " …" if is_utf8 else " ~"
     lines = textwrap.wrap(f"asks {one_line(node.question)}", width, max_lines=QUESTION_ROWS, placeholder=mark)
     lines += textwrap.wrap(f"({' | '.join(node.answers)})", width)
     return [f"{indent}{line}" for line in lines]
 
 
-def fitting(nodes: Sequence[NodeView], rows: int | None) -> tuple[list[NodeView], list[NodeView]]:
-    """Return the nodes to show in so many rows, in their order, and the others; what moves comes before the quiet."""
-    if rows is None or len(nodes) <= rows:
+def fitting(
+    nodes: Sequence[NodeView], rows: int | None, heights: Sequence[int]
+) -> tuple[list[NodeView], list[NodeView]]:
+    """Return the nodes to show in so many rows, in their order, and the others.
+
+    What waits for a person comes first, then what moves, then what went wrong, then the quiet.
+    """
+    if rows is None or sum(heights) <= rows:
         return list(nodes), []
-    by_need = sorted(range(len(nodes)), key=lambda place: (nodes[place].status in QUIET, nodes[place].depth > 0, place))
-    kept = set(by_need[: rows - 1])
+    by_need = sorted(range(len(nodes)), key=lambda place: (_need(nodes[place]), nodes[place].depth > 0, place))
+    kept, room = set[int](), rows - 1  # one for the count of the others
+    for place in by_need:
+        if heights[place] <= room:
+            kept.add(place)
+            room -= heights[place]
     return (
         [node for place, node in enumerate(nodes) if place in kept],
         [node for place, node in enumerate(nodes) if place not in kept],
     )
+
+
+def _need(node: NodeView) -> int:
+    if node.question is not None:
+        return 0
+    return 3 if node.status in QUIET else 2 if node.status in ENDED else 1
 
 
 def summary_of(view: RunView) -> str:
