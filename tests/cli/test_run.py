@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 import sapwood
 from sapwood.app.runner import Runner
 from sapwood.cli.main import cli
+from sapwood.core.keys import ArtifactKey
 from sapwood.errors import SapwoodError
 from tests.app.project import make_project
 
@@ -336,6 +337,24 @@ def test_a_gate_is_answered_from_another_process_and_once(tmp_path: Path) -> Non
     late = invoke("answer", run, "review", "changes_requested", *place)
     assert (late.exit_code, late.stderr) == (1, "it was answered before; the first answer stands\n")
     assert "on Monday" in invoke("context", run, "ship", "--entry", "1", *place).output
+
+
+@pytest.mark.parametrize("error", [KeyError("getpwuid(): uid not found"), OSError("No username set")], ids=repr)
+def test_an_account_without_a_name_can_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def nameless() -> str:
+        raise error
+
+    project = make_project(tmp_path, GATE)
+    process = start(project, "run", str(project / "flow.yaml"))
+    run = wait_for(lambda: open_question(project), "the gate asks")
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert invoke("answer", run, "review", "approved", "--project", str(project)).exit_code == 0
+    process.communicate(timeout=20)
+    with sapwood.open(project / ".sapwood" / "sapwood.db") as store, store.artifacts.read() as reader:
+        (said,) = (record.content for record in reader.load_kinds(ArtifactKey(run), ["OutcomeEvidence"]))
+    assert f"uid {os.getuid()}".encode() in said
 
 
 def test_a_terminal_that_cannot_redraw_still_shows_the_question(tmp_path: Path) -> None:

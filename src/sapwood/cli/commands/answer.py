@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 
 import click
 
@@ -31,9 +32,16 @@ def command(
     from sapwood.runtime.control import Control
 
     with open_existing(store, project) as opened:
-        was_first = Control(opened.artifacts, opened.keys).answer(run, node, answer, who or getpass.getuser(), message)
+        was_first = Control(opened.artifacts, opened.keys).answer(run, node, answer, who or _user(), message)
     if as_json:
         click.echo(json.dumps({"run": run, "node": node, "answer": answer, "was_first": was_first}))
     else:
         click.echo("answered" if was_first else "it was answered before; the first answer stands", err=not was_first)
     raise SystemExit(0 if was_first else 1)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name, as in many containers
+        return f"uid {os.getuid()}"
