@@ -72,6 +72,14 @@ def test_a_document_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     assert sapwood("nothing.md", folder=tmp_path).returncode == 3
 
 
+def test_a_closed_standard_input_is_one_line(tmp_path: Path) -> None:
+    command = ["sh", "-c", f"{sys.executable} -m sapwood ingest - <&-"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "on standard input not found; it is closed; name a file" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_with_a_store_the_document_is_a_run_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
     (tmp_path / "workspace" / "a.py").write_text("before\n")

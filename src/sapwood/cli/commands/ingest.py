@@ -173,6 +173,8 @@ def log(project: Path, show_all: bool, as_json: bool) -> None:
 
 
 def _read(file: str) -> str:
+    if file == "-" and sys.stdin is None:
+        raise NotFound("a document on standard input", "it is closed; name a file")
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except (FileNotFoundError, IsADirectoryError):
