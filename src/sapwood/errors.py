@@ -27,6 +27,7 @@ SapwoodError
 │   │   ├─ TemplateForbidden   it asks for something that the sandbox does not give
 │   │   ├─ TemplateLimit       it goes over a limit of size, time or memory
 │   │   ├─ TemplateFailed      its rendering failed in another way (a wrong type, a division by zero)
+│   │   │   └─ TemplateNotRun  the process that renders untrusted templates cannot be started here
 │   │   ├─ TemplateConflict    two files define one id differently
 │   │   └─ TemplateCollision   another text with the same hash is stored                              exit code 4
 │   ├─ PathRefused             a path that is not written to
@@ -258,6 +259,10 @@ class TemplateLimit(TemplateError):
 
 class TemplateFailed(TemplateError):
     """The rendering failed in another way."""
+
+
+class TemplateNotRun(TemplateFailed):
+    """The process that renders untrusted templates cannot be started here."""
 
 
 class TemplateConflict(TemplateError):

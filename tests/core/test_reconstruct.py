@@ -16,7 +16,7 @@ from sapwood.core.rebuild import Rebuilt
 from sapwood.core.reconstruct import Reconstruction, reconstruct
 from sapwood.core.record import Record
 from sapwood.core.tree import ArtifactTree
-from sapwood.errors import TemplateLimit, UndefinedValue
+from sapwood.errors import TemplateError, TemplateLimit, TemplateNotRun, UndefinedValue
 from tests.core.trees import RENDERER, SmallRun, plain_render
 
 RUN = SmallRun()
@@ -200,9 +200,10 @@ def test_a_renderer_that_fails_is_a_finding() -> None:
     assert [(one.code, one.is_failure) for one in story.findings] == [("renderer_changed", False)] * 2
 
 
-def test_a_prompt_that_cannot_be_rebuilt_within_the_limits_is_no_failure() -> None:
+@pytest.mark.parametrize("error", [TemplateLimit, TemplateNotRun])
+def test_a_prompt_that_cannot_be_rebuilt_here_is_no_failure(error: type[TemplateError]) -> None:
     def stopped(text: str, args_json: bytes, variables: tuple[str, ...], template_id: str | None) -> str:
-        raise TemplateLimit("more than 1 s of processor time", template_id=template_id)
+        raise error("not on this machine", template_id=template_id)
 
     story = reconstruct(ArtifactTree(RUN.unsealed), stopped, RENDERER, RUN.find_shared)
     assert [(one.code, one.is_failure) for one in story.findings] == [("not_rebuilt", False)] * 2

@@ -103,7 +103,7 @@ def test_a_child_that_cannot_be_started_is_a_typed_error(
     renderer: ChildRenderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    with pytest.raises(sapwood.TemplateFailed, match="did not start: No such file") as caught:
+    with pytest.raises(sapwood.TemplateNotRun, match="did not start: No such file") as caught:
         renderer.render("x", b"{}", (), "tpl.a.b")
     assert caught.value.template_id == "tpl.a.b"
     monkeypatch.undo()

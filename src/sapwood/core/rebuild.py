@@ -18,7 +18,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.prompt import Contribution, assemble_prompt, order_context, render_provider_text
 from sapwood.core.record import Record
-from sapwood.errors import InvalidArtifact, SapwoodError, TemplateLimit
+from sapwood.errors import InvalidArtifact, SapwoodError, TemplateLimit, TemplateNotRun
 
 Find = Callable[[ArtifactKey], Record | None]
 
@@ -68,7 +68,7 @@ def rebuild_prompt(
             for part in below
             if isinstance(part, PromptContribution)
         ]
-    except TemplateLimit as error:  # what rendered once within no limits at all
+    except (TemplateLimit, TemplateNotRun) as error:  # it rendered once, without limits or on another machine
         findings.append(Finding("not_rebuilt", prompt.key, f"not compared: {error}", is_failure=False))
         return Rebuilt(None, template, findings)
     except SapwoodError as error:

@@ -16,7 +16,7 @@ import msgspec
 
 from sapwood import errors
 from sapwood.core.canonical import canonical_json
-from sapwood.errors import TemplateError, TemplateFailed, TemplateLimit
+from sapwood.errors import TemplateError, TemplateFailed, TemplateLimit, TemplateNotRun
 from sapwood.templates.frames import DeadlinePassed, PipeClosed, receive_frame, send_frame
 from sapwood.templates.limits import OUT_OF_MEMORY, RenderLimits
 
@@ -174,7 +174,7 @@ def _started(limits: RenderLimits, template_id: str | None) -> _Child:
     except (OSError, ChildDied) as error:
         why = error.strerror if isinstance(error, OSError) else f"it ended with code {error.returncode}"
         cause = f"the process that renders untrusted templates did not start: {why}"
-        raise TemplateFailed(cause, template_id=template_id) from None
+        raise TemplateNotRun(cause, template_id=template_id) from None
     weakref.finalize(child, _reap, child.process, os.getpid())  # also when the interpreter ends
     return child
 
