@@ -44,7 +44,8 @@ def command(
     """Run WORKFLOW: a file, or one of single, self_critique, team, phased.
 
     Ctrl-C leaves the run as it is; `sapwood resume` goes on with it. Exit codes: 0 completed, 1 failed or cancelled,
-    2 a mistake in the file or the inputs, 4 paused or stopped.
+    2 a mistake in the file or the inputs, 3 not found, 4 paused or could not do it, 130 Ctrl-C, 129 and 143 other
+    signals.
     """
     settings = settings_of(project=project, store=store, provider=provider, provider_options=read_options(options))
 
