@@ -380,7 +380,8 @@ def test_a_paused_run_ends_its_process_and_goes_on_later(tmp_path: Path) -> None
     project = make_project(tmp_path, FLOW, answers=SLOW)
     process = start(project, "run", str(project / "flow.yaml"), "-i", "topic=x")
     run = wait_for(lambda: open_question(project), "the draft is being written")
-    assert "paused" in invoke("pause", run, "--project", str(project)).output
+    told = invoke("pause", run, "--project", str(project)).output
+    assert told == f"paused; when what runs has ended, go on with: sapwood resume {run} --project {project}\n"
     out, _ = process.communicate(timeout=20)
     assert process.returncode == 4
     assert f"sapwood resume {run}" in out

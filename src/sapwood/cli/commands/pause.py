@@ -20,5 +20,7 @@ def command(run: str, store: str | None, project: str, as_json: bool) -> None:
         was_first = Control(opened.artifacts, opened.keys).pause(run)
     if as_json:
         click.echo(json.dumps({"run": run, "status": "paused", "was_first": was_first}))
+    elif was_first:
+        click.echo(f"paused; when what runs has ended, go on with: sapwood resume {run}{same_place()}")
     else:
-        click.echo(f"paused; go on with: sapwood resume {run}{same_place()}" if was_first else "it was paused already")
+        click.echo("it was paused already")
