@@ -7,10 +7,12 @@ import math
 import random
 import struct
 import sys
+from collections import Counter, OrderedDict, defaultdict
 from decimal import Decimal
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -109,9 +111,30 @@ class Number(IntEnum):
     ONE = 1
 
 
+class Ratio(float):
+    __slots__ = ()
+
+
+class Pair(NamedTuple):
+    one: object
+    other: object
+
+
+class Rows(list[object]):
+    pass
+
+
+class Sly(str):
+    """Two of these can be names of one dict and still have one text."""
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
 @pytest.mark.parametrize(
     "value",
-    [Number.ONE, Decimal(1), bytearray(), range(2), {1: 1}, {Word("x"): 1}, ...],
+    [Decimal(1), bytearray(), range(2), {1: 1}, {Number.ONE: 1}, MappingProxyType({}), ...],
     ids=lambda value: type(value).__name__,
 )
 def test_what_only_looks_like_json_is_refused(value: object) -> None:
@@ -119,11 +142,40 @@ def test_what_only_looks_like_json_is_refused(value: object) -> None:
         canonical_json([value])
 
 
-def test_a_text_that_carries_more_is_its_text() -> None:
-    assert canonical_json({"a": Word("x"), "b": [Word("é"), Word("")]}) == '{"a":"x","b":["é",""]}'.encode()
-    assert canonical_json(Word("x")) == b'"x"'
-    with pytest.raises(NotCanonical, match=r"\$\.a.*surrogate"):
-        canonical_json({"a": Word("\ud800")})
+def test_a_value_that_carries_more_is_its_value() -> None:
+    for value, plain in [
+        ({"a": Word("x"), "b": [Word("é"), Word("")]}, {"a": "x", "b": ["é", ""]}),
+        (Word("x"), "x"),
+        ({Word("x"): 1, "a": 2}, {"x": 1, "a": 2}),
+        ([Number.ONE, Ratio(1.5), Ratio(2)], [1, 1.5, 2]),
+        (OrderedDict(b=1, a=Number.ONE), {"a": 1, "b": 1}),
+        ({"hits": Counter("aab")}, {"hits": {"a": 2, "b": 1}}),
+        (defaultdict(Rows, a=Rows([Pair(Ratio(1), None)])), {"a": [[1, None]]}),
+    ]:
+        assert canonical_json(value) == canonical_json(plain), value
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "why"),
+    [
+        ({"a": Word("\ud800")}, "$.a", "surrogate"),
+        ({"a": OrderedDict({"b": Rows([Ratio("nan")])})}, "$.a.b[0]", "not a JSON number"),
+        ([Counter({1: 1})], "$[0]", "keys are strings"),
+        ({"a": {Sly("x"): 1, Sly("x"): 2}}, "$.a", "the key 'x' twice"),
+    ],
+    ids=["text", "number", "key", "twice"],
+)
+def test_a_culprit_in_a_value_that_carries_more_has_its_path(value: object, path: str, why: str) -> None:
+    with pytest.raises(NotCanonical, match=why) as caught:
+        canonical_json(value)
+    assert caught.value.path == path
+
+
+def test_levels_are_counted_through_values_that_carry_more() -> None:
+    circle = Rows()
+    circle.append(OrderedDict(again=circle))
+    with pytest.raises(NotCanonical, match="128"):
+        canonical_json(circle)
 
 
 @pytest.mark.torture(short=100, full=10_000)

@@ -72,9 +72,28 @@ def _normal(value: Any, depth: int) -> Any:
         return _normal_dict(value, depth + 1)
     if kind is list or kind is tuple:
         return _normal_list(value, depth + 1)
-    if isinstance(value, str):
-        return str.__str__(value)  # a text that carries more, as a recorded prompt carries its key
-    raise _Refused
+    plain = _plain(value)
+    if plain is value:
+        raise _Refused
+    return _normal(plain, depth)
+
+
+def _plain(value: Any) -> Any:
+    """Return what a value that carries more is in JSON: a recorded prompt, an IntEnum, an OrderedDict; others as is."""
+    match value:
+        case bool():
+            return value
+        case str():
+            return str.__str__(value)
+        case int():
+            return int.__int__(value)
+        case float():
+            return float.__float__(value)
+        case dict():
+            return dict(dict.items(value))
+        case list() | tuple():
+            return [*value]
+    return value
 
 
 def _normal_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
@@ -83,7 +102,7 @@ def _normal_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
     changed = None
     for key, item in value.items():
         if type(key) is not str:
-            raise _Refused
+            return _normal_dict(_with_plain_names(value), depth)
         kind = type(item)
         if kind is str or kind is bool or item is None:
             continue
@@ -93,6 +112,13 @@ def _normal_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
                 changed = dict(value)
             changed[key] = normal
     return value if changed is None else changed
+
+
+def _with_plain_names(value: dict[Any, Any]) -> dict[str, Any]:
+    plain = {str.__str__(key): item for key, item in value.items() if isinstance(key, str)}
+    if len(plain) < len(value):
+        raise _Refused
+    return plain
 
 
 def _normal_list(value: list[Any] | tuple[Any, ...], depth: int) -> list[Any] | tuple[Any, ...]:
@@ -164,22 +190,28 @@ def _refuse_constant(name: str) -> None:
 
 
 def _culprits(value: Any, path: str, depth: int) -> Iterator[NotCanonical]:
+    value = _plain(value)
     kind = type(value)
-    if kind in (dict, list, tuple) and depth >= MAX_NESTING:
+    if kind in (dict, list) and depth >= MAX_NESTING:
         yield NotCanonical(path, f"nested more than {MAX_NESTING} levels deep")
     elif kind is dict:
-        for key, item in value.items():
-            if type(key) is not str:
-                yield NotCanonical(path, f"a key of type {type(key).__name__}; keys are strings")
+        names: set[str] = set()
+        for name, item in value.items():
+            if not isinstance(name, str):
+                yield NotCanonical(path, f"a key of type {type(name).__name__}; keys are strings")
                 continue
+            key = str.__str__(name)
+            if key in names:
+                yield NotCanonical(path, f"the key {key!a} twice")
+            names.add(key)
             step = f"{path}.{key}" if key.isidentifier() else f"{path}[{key!a}]"
             if not _is_unicode(key):
                 yield NotCanonical(step, "a lone surrogate in the key")
             yield from _culprits(item, step, depth + 1)
-    elif kind is list or kind is tuple:
+    elif kind is list:
         for index, item in enumerate(value):
             yield from _culprits(item, f"{path}[{index}]", depth + 1)
-    elif isinstance(value, str):
+    elif kind is str:
         if not _is_unicode(value):
             yield NotCanonical(path, "a lone surrogate in the text")
     elif kind is float:
