@@ -50,12 +50,14 @@ lock:
 
 $(VENV)/.run: requirements/run.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --require-hashes --requirement requirements/run.txt
+	$(PIP) install --no-deps --require-hashes --requirement requirements/run.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
 	touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
-	$(PIP) install --require-hashes --requirement requirements/dev.txt
+	$(PIP) install --no-deps --require-hashes --requirement requirements/dev.txt
+	$(BIN)/python -m pip check
 	touch $@
 
 clean:
