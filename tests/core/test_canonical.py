@@ -181,7 +181,7 @@ def test_levels_are_counted_through_values_that_carry_more() -> None:
 @pytest.mark.torture(short=100, full=10_000)
 def test_it_is_a_function_of_the_value(dose: Dose) -> None:
     @values.many(dose.count, dose.seed)
-    @given(values.json_values, st.randoms())
+    @given(values.json_values | st.lists(values.doubles), st.randoms())
     def law(value: object, rng: random.Random) -> None:
         text = canonical_json(value)
         assert canonical_json(shuffled(value, rng)) == text
