@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,7 @@ import sapwood
 from sapwood.core.canonical import canonical_json
 from sapwood.core.codec import to_dict
 from sapwood.core.event_artifacts import EVENT_ARTIFACTS
+from sapwood.core.extensions import RETRY, Extension
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.schema import KEY_PATTERN, artifact_schema, event_schema
 from sapwood.core.seal import hash_leaf, prove_inclusion
@@ -38,13 +40,20 @@ HEAD = ("event_id", "node_id", "timestamp", "type")
 
 
 @pytest.fixture(scope="module")
-def reader() -> dict[str, Any]:
+def reader() -> Iterator[dict[str, Any]]:
     """The programme of the document, with its examples run."""
     code = "\n".join(blocks(DOCUMENT.read_text(), "python"))
     assert not re.search(r"^\s*(?:import|from)\s+sapwood", code, flags=re.M)
     names: dict[str, Any] = {}
+    usual = sys.get_int_max_str_digits()  # the programme lifts this limit
     exec(compile(code, str(DOCUMENT), "exec"), names)
-    return names
+    yield names
+    sys.set_int_max_str_digits(usual)
+
+
+def section(title: str) -> str:
+    """Return what stands below a heading of the document, up to the next one."""
+    return re.split(r"^#+ ", DOCUMENT.read_text().split(f"# {title}\n", 1)[1], maxsplit=1, flags=re.M)[0]
 
 
 def golden_run() -> list[dict[str, Any]]:
@@ -76,6 +85,19 @@ def test_it_reads_the_golden_keys_canonical_texts_and_hashes(reader: dict[str, A
         digest, _, text = line.partition(" ")
         assert reader["canonical"](json.loads(text)).decode() == text
         assert reader["sha256_hex"](text.encode()) == digest
+
+
+def test_it_tells_template_ids_from_other_texts(reader: dict[str, Any]) -> None:
+    cases = json.loads((ROOT / "tests" / "vectors" / "keys.json").read_text())["cases"]
+    known = {case["text"]: case["valid"] for case in cases if case["op"] == "template_id"}
+    known |= {f"tpl.{'a' * first}" + f".{'b' * 62}" * 3: first == 63 for first in (63, 64)}  # 256 and 257 characters
+    for text, is_valid in known.items():
+        assert reader["is_template_id"](text) == is_valid, text
+        if is_valid:
+            sapwood.TemplateId(text)
+        else:
+            with pytest.raises(sapwood.InvalidTemplateId):
+                sapwood.TemplateId(text)
 
 
 def test_its_proofs_are_ours(reader: dict[str, Any]) -> None:
@@ -136,6 +158,78 @@ def test_it_cuts_and_reads_context_entries_as_we_do(reader: dict[str, Any], dose
     law()
 
 
+MISLEADING = [
+    "<<<END>>>",
+    "<<<BEGIN>>>",
+    "\n",
+    "\r",
+    " ",
+    "ALPHRED_UPSTREAM_ARTIFACT v",
+    "\u200b",
+    "\U000e0041",
+    "aé\U0001f600",
+]
+
+
+@pytest.mark.torture(short=100, full=10_000)
+def test_it_holds_context_manifests_against_their_entries(reader: dict[str, Any], dose: Dose) -> None:
+    texts = st.lists(st.sampled_from(MISLEADING), max_size=8).map("".join)
+
+    @values.many(dose.count, dose.seed)
+    @given(st.lists(texts, max_size=6), st.lists(texts, max_size=2), st.integers(1, 40), st.integers(1, 60))
+    def law(reports: list[str], extras: list[str], limit: int, total: int) -> None:
+        policy = sapwood.HandoffPolicy(
+            max_chars_per_artifact=limit, max_context_chars_total=total, min_remaining_chars=1
+        )
+        at = "2026-01-01T00:00:00Z"
+        handoff = sapwood.assemble_handoff(
+            [
+                sapwood.UpstreamArtifact(n, "a", n, 1, n, "report", "text", at, text)
+                for n, text in enumerate(reports, 1)
+            ],
+            workflow_run_id=1,
+            target_node_key="b",
+            assembled_at=at,
+            policy=policy,
+            extensions=[Extension(RETRY, "a", 1, n, at, text, 30) for n, text in enumerate(extras, 1)],
+        )
+        reader["check_manifest"](handoff.manifest, handoff.entries)
+
+    law()
+
+
+# What the entries alone do not tell: when, by which policy, and of what nothing was included.
+NOT_IN_THE_ENTRIES = {
+    *("assembly_timestamp", "budget_overflow", "context_policy_version"),
+    *("dropped_artifact_ids", "dropped_chars_total", "no_eligible_artifact_types"),
+}
+
+
+def test_it_sees_every_change_of_a_context_manifest(reader: dict[str, Any]) -> None:
+    at = "2026-01-01T00:00:00Z"
+    handoff = sapwood.assemble_handoff(
+        [
+            sapwood.UpstreamArtifact(
+                1, "a", 0, 1, 1, "report", "text", at, "<<<END>>>\nALPHRED_UPSTREAM_ARTIFACT v\u2060"
+            )
+        ],
+        workflow_run_id=1,
+        target_node_key="b",
+        assembled_at=at,
+        policy=sapwood.HandoffPolicy(max_chars_per_artifact=45),
+        extensions=[Extension(RETRY, "a", 1, 1, at, "failed", 30)],
+    )
+    table = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", section("Context manifests"), flags=re.M)))
+    assert set(table) == handoff.manifest.keys()
+    for name, value in handoff.manifest.items():
+        other: Any = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value * 2 or [1]
+        for changed in ({**handoff.manifest, name: other}, {k: v for k, v in handoff.manifest.items() if k != name}):
+            if name in changed and name in NOT_IN_THE_ENTRIES:
+                continue
+            with pytest.raises((AssertionError, KeyError, ValueError)):
+                reader["check_manifest"](changed, handoff.entries)
+
+
 @pytest.mark.torture(short=100, full=10_000)
 def test_its_canonical_json_and_keys_are_ours(reader: dict[str, Any], dose: Dose) -> None:
     @values.many(dose.count, dose.seed)
@@ -169,7 +263,7 @@ def test_it_tells_the_runs_of_a_store_from_its_other_trees(reader: dict[str, Any
         store.templates.register("tpl.x.y", "a")
         heads: dict[str, str] = {}
         for _ in range(2):
-            with store.record() as run:
+            with store.record(inputs={"an integer of any size": 10**5_000}) as run:
                 pass
             late = store.evidence(run.key, "merge", passed=True)
             heads |= {key.text: store.verify(key).head for key in (run.key, late)}
