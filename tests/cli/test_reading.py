@@ -59,7 +59,7 @@ def test_show_pages_a_tree_without_gap_or_repetition_at_any_depth(run: Run, tmp_
             if page.exit_code:
                 assert isinstance(page.exception, sapwood.NotFound)
                 break
-            found += page.output.splitlines()
+            found += page.stdout.splitlines()
             after = ("--after", json.loads(found[-1])["key"])
         assert found == whole
     assert {json.loads(line)["kind"] for line in whole} >= {"Execution", "RenderedPrompt", "Report", "Seal"}
@@ -139,6 +139,19 @@ def test_runs_are_paged_newest_first(tmp_path: Path) -> None:
         2::-1
     ]
     assert "…" not in call(tmp_path, "runs", "--limit", "5").output
+
+
+@pytest.mark.parametrize("words", [["show"], ["show", "--timeline"], ["runs"]])
+def test_a_page_of_json_that_is_not_all_says_so_beside_it(run: Run, tmp_path: Path, words: list[str]) -> None:
+    with sapwood.open(tmp_path / "s.db") as store:
+        store.record()
+    key = [run.key.text] if words[0] == "show" else []
+    page = call(tmp_path, *words, *key, "--limit", "1", "--json")
+    assert len([json.loads(line) for line in page.stdout.splitlines()]) == 1
+    proposed = shlex.split(page.stderr.strip().removeprefix("… sapwood "))
+    following = CliRunner().invoke(cli, proposed)
+    assert (following.exit_code, json.loads(following.stdout.splitlines()[0])["key"] in page.stdout) == (0, False)
+    assert call(tmp_path, *words, *key, "--json").stderr == ""
 
 
 def test_a_proposed_command_can_be_given_as_it_stands(run: Run, tmp_path: Path) -> None:

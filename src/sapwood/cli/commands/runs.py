@@ -31,9 +31,9 @@ def command(limit: int, before: str | None, status: str | None, store: str | Non
             click.echo(json.dumps({**row._asdict(), "key": row.key.text}))
         else:
             click.echo(_line(row))
-    if more and not as_json:
-        same = f" --status {status}" if status else ""
-        click.echo(f"… sapwood runs{same} --before {shown[-1].key}{same_place()}")
+    if more:
+        same = (f" --status {status}" if status else "") + (" --json" if as_json else "")
+        click.echo(f"… sapwood runs{same} --before {shown[-1].key}{same_place()}", err=as_json)
 
 
 def _line(row: RunRow) -> str:

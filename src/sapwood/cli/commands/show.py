@@ -66,15 +66,16 @@ def command(
                 click.echo(json_line(to_dict(record)))
             else:
                 click.echo(lines.line(seen))
-    if len(page) > limit and not as_json:
+    if len(page) > limit:
         same = "".join(
             [
                 f" --depth {depth}" if depth is not None else "",
                 " --timeline" if timeline else "",
                 " --keys" if keys else "",
+                " --json" if as_json else "",
             ]
         )
-        click.echo(f"… sapwood show {top}{same} --after {page[limit - 1].key}{same_place()}")
+        click.echo(f"… sapwood show {top}{same} --after {page[limit - 1].key}{same_place()}", err=as_json)
 
 
 def _page(
