@@ -77,9 +77,9 @@ def drive(project: Path, rng: random.Random, way: str) -> int:
             time.sleep(rng.random() * RUN_S)
             stop(process, way, project)
             stops += process.returncode not in (0, None)
-        if process.wait(timeout=60) == 0:
+        await_end(process, project, 60)
+        if process.wait(timeout=0) == 0:
             return stops
-        drain(process, project)
         printed = (project / "printed").read_text()[-2000:]
         assert process.returncode in (-9, 130, 143, -2, -15) or NOT_STARTED in printed, (
             f"{process.returncode}: {printed}"
@@ -128,10 +128,16 @@ def stop(process: subprocess.Popen[bytes], way: str, project: Path) -> None:
             os.write(terminal, b"\x03")
     else:
         process.kill()
-    until = time.monotonic() + 30
+    await_end(process, project, 30)
+
+
+def await_end(process: subprocess.Popen[bytes], project: Path, seconds: float) -> None:
+    """Wait until it is gone, and take what it prints: one whose terminal is full waits for its reader."""
+    until = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < until:
         drain(process, project)
         time.sleep(0.02)
+    drain(process, project)
 
 
 def drain(process: subprocess.Popen[bytes], project: Path) -> None:
