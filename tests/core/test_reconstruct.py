@@ -8,14 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from sapwood.core import reconstruct as module
-from sapwood.core.artifacts import Note, RefArtifact
+from sapwood.core.artifacts import EndStatus, Note, RefArtifact, Seal
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.hashing import hash_bytes
 from sapwood.core.plans import DiscoveryLink, DiscoveryReport, PlanningTicket, Task
 from sapwood.core.rebuild import Rebuilt
 from sapwood.core.reconstruct import Reconstruction, reconstruct
 from sapwood.core.record import Record
-from sapwood.core.tree import ArtifactTree
+from sapwood.core.seal import summarise
+from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
 from sapwood.errors import TemplateError, TemplateLimit, TemplateNotRun, UndefinedValue
 from tests.core.trees import RENDERER, SmallRun, plain_render
 
@@ -245,6 +246,17 @@ def test_a_seal_is_compared_with_its_own_run_and_only_where_the_run_is_there() -
         assert not [finding for finding in told(records).findings if finding.is_failure]
     second = replace(RUN.records[-1], key=RUN.keys.child(RUN.root))
     assert codes([*RUN.records, second]) == ["two_seals"]
+
+
+@pytest.mark.parametrize("group", REQUIRED_GROUPS)
+@pytest.mark.parametrize(("status", "found"), [("completed", ["required_group"]), ("failed", [])])
+def test_a_run_sealed_as_completed_has_all_its_groups(group: str, status: EndStatus, found: list[str]) -> None:
+    lacking = next(record.key for record in RUN.unsealed if record.kind == group)
+    rest = [record for record in RUN.unsealed if record.key != lacking]
+    summary = summarise(rest)
+    sealed = to_record(Seal(RUN.seal.key, status=status, head=summary.head, counts=dict(summary.counts)))
+    failures = [finding.code for finding in told([*rest, sealed]).findings if finding.is_failure]
+    assert failures == found
 
 
 @pytest.mark.mutant

@@ -21,6 +21,7 @@ from sapwood.core.artifacts import (
     RefArtifact,
     RenderedPrompt,
     Report,
+    Seal,
     ToolCallArtifact,
     ToolInput,
     ToolOutput,
@@ -33,7 +34,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from sapwood.core.prompt import render_provider_text
 from sapwood.core.record import Record
-from sapwood.core.seal import build_seal
+from sapwood.core.seal import summarise
 
 RENDERER = ("plain", "1")
 TIME = "2026-01-01T00:00:00.000Z"
@@ -80,7 +81,8 @@ class SmallRun:
         outcomes = self.child(OutcomeEvidenceArtifacts, root)
         self.child(OutcomeEvidence, outcomes, name="tests", passed=True, evidence={"count": 3})
         self.unsealed = sorted(map(to_record, self.made))
-        self.seal = build_seal(keys.child(root), "completed", self.unsealed)
+        summary = summarise(self.unsealed)
+        self.seal = Seal(keys.child(root), status="completed", head=summary.head, counts=dict(summary.counts))
         self.records = [*self.unsealed, to_record(self.seal)]
 
     def find_shared(self, key: ArtifactKey) -> Record | None:

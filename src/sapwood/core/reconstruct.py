@@ -31,7 +31,7 @@ from sapwood.core.plans import check_plans
 from sapwood.core.rebuild import Find, Render, check_hashes, rebuild_prompt
 from sapwood.core.record import Record
 from sapwood.core.seal import check_seal, is_seal, summarise
-from sapwood.core.tree import ArtifactTree, check_orphans
+from sapwood.core.tree import ArtifactTree, check_groups, check_orphans
 from sapwood.errors import InvalidArtifact
 
 SomeArtifact = TypeVar("SomeArtifact", bound=Artifact)
@@ -137,6 +137,8 @@ def _check_seals(tree: ArtifactTree, typed: dict[ArtifactKey, Artifact | Unknown
         summary = summarise(tree.walk(run))
         if summary.counts:  # else the Seal alone was asked for
             yield from check_seal(seal, run, summary)
+            if seal.status == "completed":
+                yield from check_groups(tree, run)
 
 
 def _attribution(tree: ArtifactTree) -> Iterator[tuple[ArtifactKey, ArtifactKey]]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from sapwood.core.artifacts import EndStatus, Seal
+from sapwood.core.artifacts import Seal
 from sapwood.core.canonical import canonical_json
 from sapwood.core.expect import expect, expect_each
 from sapwood.core.findings import Finding
@@ -138,12 +138,6 @@ def summarise(artifacts: Iterable[Sealable]) -> Summary:
 def is_seal(artifact: Sealable) -> bool:
     """Tell whether this is the run's Seal: the kind alone is not enough, or anything could hide behind it."""
     return artifact.kind == "Seal" and artifact.key.depth == 2
-
-
-def build_seal(key: ArtifactKey, status: EndStatus, artifacts: Iterable[Sealable]) -> Seal:
-    """Return the Seal of these artifacts, which come in key order."""
-    summary = summarise(artifacts)
-    return Seal(key, status=status, head=summary.head, counts=dict(summary.counts))
 
 
 def check_seal(seal: Seal | None, run: ArtifactKey, summary: Summary) -> list[Finding]:

@@ -154,7 +154,16 @@ def check_complete(tree: ArtifactTree, is_stored: Callable[[ArtifactKey], bool] 
     expect(tree, ArtifactTree, "tree", "an ArtifactTree")
     if not len(tree):
         raise NotFound("the run", "the tree is empty")
-    return [*_check_root(tree), *_check_groups(tree), *_check_references(tree, is_stored), *_check_plans(tree)]
+    groups = check_groups(tree, next(tree.walk()).key.root)
+    return [*_check_root(tree), *groups, *_check_references(tree, is_stored), *_check_plans(tree)]
+
+
+def check_groups(tree: ArtifactTree, run: ArtifactKey) -> Iterator[Finding]:
+    """Yield one finding for each of the four groups that does not stand once directly below the root."""
+    kinds = [record.kind for record in tree.walk(run) if record.key.depth == 2]
+    for group in REQUIRED_GROUPS:
+        if kinds.count(group) != 1:
+            yield Finding("required_group", run, f"{group}: {kinds.count(group)} directly below the root; expected one")
 
 
 def check_orphans(tree: ArtifactTree) -> list[Finding]:
@@ -173,16 +182,6 @@ def _check_root(tree: ArtifactTree) -> Iterator[Finding]:
     for record in tree.of_kind("Execution"):
         if record.key.depth > 1:
             yield Finding("root", record.key, "a second Execution; a run has one, its root")
-
-
-def _check_groups(tree: ArtifactTree) -> Iterator[Finding]:
-    root = next(tree.walk()).key.root
-    kinds = [record.kind for record in tree.walk(root) if record.key.depth == 2]
-    for group in REQUIRED_GROUPS:
-        if kinds.count(group) != 1:
-            yield Finding(
-                "required_group", root, f"{group}: {kinds.count(group)} directly below the root; expected one"
-            )
 
 
 def _check_references(tree: ArtifactTree, is_stored: Callable[[ArtifactKey], bool]) -> Iterator[Finding]:
