@@ -323,6 +323,21 @@ def test_triggers_that_were_taken_away_are_missed(original: tuple[Path, dict[str
         ]
 
 
+def test_an_index_that_contradicts_the_seal_is_found_without_a_head_from_outside(
+    original: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    path, run = copy_store(original[0], tmp_path / "s.db"), next(iter(original[1]))
+
+    def call_it_failed(tampered: Tampered) -> None:
+        (row,) = tampered.sql(RUN_ROW.replace("?", ":run"))
+        crc = run_crc(*row[:2], "failed", *row[3:9])
+        tampered.sql("update run set status = 'failed', crc = :crc where key = :run", crc=crc)
+
+    tamper(path, run, call_it_failed, REPAIRS["plainly"])
+    with open_store(path, create=False) as store:
+        assert [finding.code for finding in store.verify(run).findings] == ["index_differs"]
+
+
 @pytest.mark.mutant
 def test_without_the_head_from_outside_a_resealed_edit_is_not_found(
     original: tuple[Path, dict[str, str]], tmp_path: Path
