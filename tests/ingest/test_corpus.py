@@ -40,11 +40,16 @@ def wrong_verdicts(case: dict[str, Any], manifest: dict[str, Any], scene: Scene)
     match case["verdict"]:
         case "none":
             wrong = [] if not entries else [f"blocks: {seen}"]
+        case "mixed" if case["reason"]:
+            wrong = [] if case["reason"] in {reason for _, reason in seen} else [f"{seen}"]
         case "mixed":
-            wrong = [] if not case["reason"] or case["reason"] in {reason for _, reason in seen} else [f"{seen}"]
+            wrong = [] if len(set(seen)) > 1 else [f"{seen}"]
         case verdict:
             wrong = [] if set(seen) == {(verdict, case["reason"])} else [f"{seen}"]
-    for entry, expected in zip(entries, case.get("expect", []), strict=False):
+    expectations = case.get("expect", [])
+    if expectations and len(expectations) != len(entries):
+        wrong.append(f"{len(entries)} blocks, not {len(expectations)}")
+    for entry, expected in zip(entries, expectations, strict=False):
         status = expected.get("status", case["verdict"])
         if (entry["status"], entry["reason"]) != (status, expected.get("reason", "")):
             wrong.append(f"{entry} is not {expected}")
