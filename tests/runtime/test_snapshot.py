@@ -68,9 +68,13 @@ def test_a_repository_without_a_commit_and_a_detached_head_have_what_they_have(p
 
 
 def test_the_repository_is_not_touched(repository: Path) -> None:
-    (repository / "a.txt").touch()  # a stale index is what git likes to refresh
+    os.utime(repository / "a.txt", (0, 0))  # a stale index is what git likes to refresh
+    (repository / "b.bin").write_bytes(bytes(1000))
+    git(repository, "add", "b.bin")
+    git(repository, "commit", "-qm", "second")
+    os.utime(repository / "b.bin", (0, 0))
     before = {path: path.stat().st_mtime_ns for path in repository.rglob("*")}
-    take_snapshot(repository)
+    assert take_snapshot(repository)["dirty"] is False
     assert {path: path.stat().st_mtime_ns for path in repository.rglob("*")} == before
 
 

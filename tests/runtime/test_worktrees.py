@@ -97,6 +97,22 @@ def test_inside_a_hook_of_another_repository_the_right_one_is_used(
     assert (project / "new.txt").exists()
 
 
+def test_no_hook_of_the_repository_is_run_and_no_commit_is_signed(tmp_path: Path, store: Store) -> None:
+    project, mark = git_project(tmp_path), tmp_path / "was-run"
+    names = ("pre-commit", "commit-msg", "post-commit", "pre-merge-commit", "post-merge", "post-checkout")
+    program = f"#!/bin/sh\ntouch {mark}\n"
+    for path in (tmp_path / "signs", *(project / ".git" / "hooks" / name for name in names)):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(program)
+        path.chmod(0o755)
+    git(project, "config", "commit.gpgsign", "true")
+    git(project, "config", "gpg.program", str(tmp_path / "signs"))
+    run = begin(store, workflow(shell("edit", "echo x > new.txt"), edges=[]))
+    assert finish_in(project, store, tmp_path, run) == "completed"
+    assert (project / "new.txt").exists()
+    assert not mark.exists()
+
+
 def test_a_node_that_changes_nothing_merges_nothing(tmp_path: Path, store: Store) -> None:
     project = git_project(tmp_path)
     run = begin(store, workflow(shell("quiet", "true"), edges=[]))

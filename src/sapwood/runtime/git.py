@@ -1,4 +1,8 @@
-"""git as a program: asked in words, with nothing of a repository's configuration that would run, and nobody asked."""
+"""git as a program: asked in words, and nobody is asked back.
+
+Of what a repository's own configuration would run only the filters of its attributes do, as git-lfs is one: without
+them its files would not be what they are.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,16 @@ from types import MappingProxyType
 from typing import Final
 
 TIMEOUT_S: Final = 20
-# No lock, no refreshed index, and nothing that the repository's own configuration could have run.
-_SETTINGS: Final = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "commit.gpgsign=false")
+_SETTINGS: Final = (
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "commit.gpgsign=false",
+    "diff.autoRefreshIndex=false",  # or a look at what differs writes the index
+)
 _GIT: Final = ("git", "--no-optional-locks", *(word for setting in _SETTINGS for word in ("-c", setting)))
 # What would lead git to another repository, as inside one of its hooks.
 _ELSEWHERE: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
-_ENVIRONMENT: Final = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+_ENVIRONMENT: Final = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
