@@ -21,10 +21,10 @@ def test_defaults_stand_when_nothing_is_given(tmp_path: Path) -> None:
 
 
 def test_flags_win_over_variables_over_the_file(tmp_path: Path) -> None:
-    write_toml(tmp_path, 'store = "file.db"\nprovider = "file"\nlog_level = "debug"')
+    write_toml(tmp_path, 'store = "file.db"\nprovider = "file"\ntokenizer = "file"')
     environ = {"SAPWOOD_STORE": "variable.db", "SAPWOOD_PROVIDER": "variable"}
     settings = Settings.read({"project": str(tmp_path), "store": "/flag.db"}, environ)
-    assert (settings.store_path, settings.provider, settings.log_level) == ("/flag.db", "variable", "debug")
+    assert (settings.store_path, settings.provider, settings.tokenizer) == ("/flag.db", "variable", "file")
 
 
 def test_a_flag_that_was_not_given_hides_nothing(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_lists_in_variables_are_separated_by_colons(tmp_path: Path) -> None:
         ('stroe = "x"', "did you mean store?"),
         ("store = 7", "expected text, got int"),
         ('template_roots = ["a", 1]', "expected a list of texts"),
-        ('log_level = "loud"', "none of debug, info"),
+        ('log_level = "debug"', "unknown; known are"),
         ("store = ", "cannot be read"),
         ("\x00", "cannot be read"),
         (f"store = {'9' * 5_000}", "cannot be read"),

@@ -13,7 +13,6 @@ from sapwood.errors import InvalidSettings, plain_words
 
 FILE_NAME = "sapwood.toml"
 VARIABLE_PREFIX = "SAPWOOD_"
-LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,6 @@ class Settings:
     ingest: Mapping[str, Any] = field(default_factory=dict)
     prices: Mapping[str, Any] = field(default_factory=dict)
     """Cost per million tokens, by model: `{input = 3.0, output = 15.0}`."""
-    log_level: str = "warning"
 
     @property
     def store_path(self) -> str:
@@ -101,6 +99,4 @@ def _checked(source: str, shown: str, value: Any, name: str = "") -> Any:
         return tuple(value)
     if kind is tuple or not isinstance(value, Path if name == "project" and isinstance(value, Path) else kind):
         raise InvalidSettings(where, f"expected {_WORDS[kind]}, got {type(value).__name__}")
-    if name == "log_level" and value not in LOG_LEVELS:
-        raise InvalidSettings(where, f"{value!r} is none of {', '.join(LOG_LEVELS)}")
     return value
