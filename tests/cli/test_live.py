@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from sapwood.cli.live import Lines, fitting, lines_of, summary_of
+from sapwood.cli.live import SIGNS, Lines, fitting, lines_of, summary_of
 from sapwood.runtime.overview import NodeView, RunView
 
 NOW = int(time.time() * 1000)
@@ -36,7 +36,8 @@ def test_every_node_is_shown_in_every_width_and_no_line_is_too_long(width: int) 
     lines = drawn(width, 40)
     assert all(len(line) <= width for line in lines[:-1])  # the last one may be wrapped
     for node in NODES:
-        assert any(node.key[:5] in line for line in lines), node.key
+        start = f"{'  ' * node.depth}{SIGNS[node.status][0]} {node.key[:5]}"
+        assert sum(line.startswith(start) for line in lines) == 1, node.key
     assert width < 30 or "1.5 s" in lines[0]
     assert width < 56 or "1,200 tokens" in lines[0]
 

@@ -125,13 +125,13 @@ def test_verify_reads_a_large_run_with_constant_memory(large: tuple[Store, Run],
 
 @pytest.mark.torture(short=2_000, full=1_000_000)
 def test_an_artifact_of_a_large_run_costs_what_one_of_a_small_run_costs(tmp_path: Path, dose: Dose) -> None:
-    small = min(seconds_an_artifact(tmp_path / f"small{number}.db", min(10_000, dose.count)) for number in range(3))
+    few = min(10_000, dose.count // 4)
+    small = min(seconds_an_artifact(tmp_path / f"small{number}.db", few) for number in range(3))
     large = seconds_an_artifact(tmp_path / "large.db", dose.count)
     if IS_FULL:
         print(f"{dose.count}: {large * 1e6:.1f} us an artifact, {large / small:.2f} times that of a small run")
-        if large > 1.3 * small:
-            dose.failures.append(f"{large / small:.2f} times the cost of a small run")
-    assert large > 0
+    if large > (1.3 if IS_FULL else 2.5) * small:
+        dose.failures.append(f"{large / small:.2f} times the cost of a small run")
 
 
 @pytest.mark.torture(short=1, full=20)

@@ -51,12 +51,16 @@ DOCUMENTS = {"plan.md", "draft_1.md", "draft_2.md", "reviews/review_1.md", "revi
 @pytest.mark.torture(short=1, full=300)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_stopped_run_ends_whole(tmp_path: Path, dose: Dose, way: str) -> None:
+    all_stops = 0
     for number in range(dose.count):
         project = tmp_path / str(number)
         make_project(project)
         stops = drive(project, dose.rng, way)
+        all_stops += stops
         dose.failures += [f"{way} {number} after {stops} stops: {what}" for what in wrong_with(project)]
         shutil.rmtree(project)
+    if dose.count >= 20 and all_stops < dose.count:
+        dose.failures.append(f"only {all_stops} stops: little was tested")
 
 
 def make_project(project: Path) -> None:
