@@ -20,6 +20,9 @@ MOUNTS = """\
 30 22 0:40 / /home/me/with\\040space rw - nfs4 server:/x rw
 31 22 0:41 / /home rw - xfs /dev/vdb rw
 32 22 0:42 / /mnt/s rw - fuse.sshfs me@there: rw
+not a line of mounts
+33 22 0:43 - ext4
+34 22 0:44 / /mnt rw
 """
 
 
