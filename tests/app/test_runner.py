@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from sapwood.core.artifacts import Report
 from sapwood.core.codec import from_record
 from sapwood.core.workflow import AgentNode, Workflow
 from sapwood.errors import InvalidInputs, InvalidWorkflow, NotFound, RunBusy, RunSealed
-from sapwood.runtime.overview import Overview
+from sapwood.runtime.overview import NodeView, Overview
 from sapwood.runtime.session import Store
 from sapwood.settings import Settings
 from tests.app.project import make_project
@@ -117,12 +116,19 @@ def make_runner(project: Path) -> tuple[Store, Runner]:
     return store, Runner(store, Settings(project=project))
 
 
+def question_of(store: Store, runner: Runner, run: sapwood.ArtifactKey) -> NodeView:
+    """Wait until a gate of the run asks; return it."""
+    while not (waiting := [node for node in Overview(store).load(run).nodes if node.question]):
+        assert runner.wait(run, 0.05) is None
+    return waiting[0]
+
+
 def test_a_run_that_was_left_is_interrupted_and_another_process_s_runner_finishes_it(tmp_path: Path) -> None:
     project = make_project(tmp_path, GATE)
     store, runner = make_runner(project)
     with store, runner:
         run = runner.start(runner.load(project / "flow.yaml"), {})
-        assert runner.wait(run, 0.3) is None
+        question_of(store, runner, run)
     store, runner = make_runner(project)
     with store, runner:
         assert store.runs()[0].status == "interrupted"
@@ -131,7 +137,7 @@ def test_a_run_that_was_left_is_interrupted_and_another_process_s_runner_finishe
         other_store, other = make_runner(project)
         with other_store, pytest.raises(RunBusy):
             other.resume(run)
-        time.sleep(0.3)
+        assert question_of(store, runner, run).question == "Ship it?"
         assert runner.control.answer(run.text, "review", "approved", "me")
         assert runner.wait(run, 20) == "completed"
         assert store.verify(run).is_ok
@@ -193,10 +199,9 @@ def test_commands_and_questions_name_the_inputs(tmp_path: Path) -> None:
     store, runner = make_runner(project)
     with store, runner:
         run = runner.start(runner.load(project / "flow.yaml"), {})
-        while not (waiting := [node for node in Overview(store).load(run).nodes if node.question]):
-            assert runner.wait(run, 0.05) is None
-        assert waiting[0].question == "Ship sap; rm -rf /?"
-        assert waiting[0].answers == ("approved", "changes_requested")
+        asks = question_of(store, runner, run)
+        assert asks.question == "Ship sap; rm -rf /?"
+        assert asks.answers == ("approved", "changes_requested")
         runner.control.answer(run.text, "ask", "approved", "me")
         assert runner.wait(run, 20) == "completed"
         assert reports(store, run)["say"] == "about sap; rm -rf / ${inputs.topic}\n"

@@ -141,7 +141,7 @@ def live(runner: Runner, project: Path) -> ArtifactKey:
     control = runner.control
     wait_for(lambda: is_open(runner.store, run, "review"))
     assert control.answer(run.text, "review", "changes_requested", "me", "say it in fewer words")
-    wait_for(lambda: is_open(runner.store, run, "slow"))
+    wait_for(lambda: is_prompted(runner.store, run, "slow"))
     control.cancel(run.text)
     assert runner.wait(run, 20) == "cancelled"
     return run
@@ -150,6 +150,15 @@ def live(runner: Runner, project: Path) -> ArtifactKey:
 def is_open(store: Store, run: ArtifactKey, node: str) -> bool:
     with store.artifacts.read() as reader:
         return any(claim.node == node and claim.role == "delivery" for claim in reader.list_claims(run))
+
+
+def is_prompted(store: Store, run: ArtifactKey, node: str) -> bool:
+    """Tell whether the node's provider has been given its prompt; what an open scope has said is committed first."""
+    store.flush()
+    with store.artifacts.read() as reader:
+        requests = [from_record(one) for one in reader.load_kinds(run, ["AgentRequest"])]
+        keys = [one.key for one in requests if isinstance(one, AgentRequest) and one.node == node]
+        return any(list(reader.load_kinds(key, ["RenderedPrompt"])) for key in keys)
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:

@@ -13,6 +13,7 @@ from sapwood.app.runner import Runner
 from sapwood.core.artifacts import Log, PromptContribution, RenderedPrompt, Report
 from sapwood.core.prompt import render_provider_text
 from sapwood.runtime.contextview import load_context, with_policy
+from sapwood.runtime.overview import Overview
 from sapwood.settings import Settings
 from tests.stories.flows import Story
 
@@ -279,7 +280,8 @@ def test_a_run_left_in_the_middle_and_resumed_hands_on_what_was_recorded(story: 
     settings = Settings(project=story.project)
     with Runner(story.store, settings) as runner:
         run = runner.start(runner.load(story.project / "flow.yaml"), {})
-        assert runner.wait(run, 1.0) is None  # the gate waits
+        while not any(node.question for node in Overview(story.store).load(run).nodes):
+            assert runner.wait(run, 0.05) is None
     with Runner(story.store, settings) as runner:
         runner.resume(run)
         assert runner.control.answer(run.text, "review", "approved", "somebody")
