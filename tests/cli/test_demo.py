@@ -28,7 +28,7 @@ def demo(*words: str) -> str:
 def test_the_demo_shows_the_tree_the_context_of_a_node_and_a_verified_record() -> None:
     began = time.monotonic()
     shown = demo()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30  # three seconds, on a machine with nothing else to do
     for words in (
         "research  running, attempt 2",
         "critique, attempt 2",
