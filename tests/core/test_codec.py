@@ -327,7 +327,7 @@ def test_bytes_of_a_media_that_only_a_newer_version_knows_travel_as_base64() -> 
     assert read_content(record) == b"\xff{"
 
 
-DEEP = b'{"target":' + b"[" * 5000 + b"]" * 5000 + b"}"
+DEEP = b'{"target":' + b"[" * 100_000 + b"]" * 100_000 + b"}"  # too deep for every interpreter: 3.13 reads 9,000
 NO_JSON = [b"", b"{", b"[]x", b'"\xff"', b'{"target":"\xff"}', DEEP]
 
 
