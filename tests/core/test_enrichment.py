@@ -11,8 +11,8 @@ from sapwood.clock import KeyFactory
 from sapwood.core.artifacts import PreviousTry
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.enrichment import Outgoing, Past, check_enriched, context_id, enrich, find_parent, request_type
-from sapwood.core.keys import ArtifactKey
-from sapwood.errors import NotEnriched
+from sapwood.core.keys import MAX_DEPTH, ArtifactKey
+from sapwood.errors import KeyTooDeep, NotEnriched
 
 KEYS = KeyFactory()
 RUN = KEYS.root()
@@ -69,6 +69,14 @@ def test_a_planning_agent_stands_below_the_last_planning_orchestrator() -> None:
 def test_without_a_parent_the_run_id_counts_if_it_is_a_key_and_else_there_is_a_new_root() -> None:
     assert context_id("a", past(agents=None), KEYS).parent == RUN
     assert context_id("a", past(agents=None, run_id="run 7"), KEYS).depth == 1
+
+
+def test_a_run_id_too_deep_for_a_child_is_refused_and_no_new_root_is_made() -> None:
+    deepest = ArtifactKey("ak:" + "/".join([RUN.last_segment] * MAX_DEPTH))
+    with pytest.raises(KeyTooDeep, match="the limit is 64"):
+        context_id("a", past(agents=None, run_id=deepest.text), KEYS)
+    with pytest.raises(KeyTooDeep, match="the limit is 64"):
+        context_id("a", past(agents=None, run_id=f"{deepest}/{RUN.last_segment}"), KEYS)
 
 
 def test_an_enriched_request_carries_every_try_before_it_newest_last_and_survives_storage() -> None:

@@ -15,7 +15,7 @@ from msgspec import UnsetType
 
 from sapwood.core.artifacts import AgentRequest, PreviousTry
 from sapwood.core.keys import ArtifactKey
-from sapwood.errors import InvalidKey, NotEnriched
+from sapwood.errors import InvalidKey, KeyTooDeep, NotEnriched
 
 # Whose last request a request stands below; every other type stands directly below the run's agents.
 PARENT_TYPES: Final[Mapping[str, str]] = {"PlanningAgentRequest": "PlanningOrchestratorRequest"}
@@ -76,10 +76,10 @@ def find_parent(node: str, past: Past) -> ArtifactKey | None:
 def context_id(node: str, past: Past, keys: Keys) -> ArtifactKey:
     """Return a new key: below the parent that the history has, else below a run id that is a key, else a root."""
     parent = find_parent(node, past)
-    if parent is not None:
-        return keys.child(parent)
     try:
-        return keys.child(ArtifactKey(past.run_id))
+        return keys.child(parent or ArtifactKey(past.run_id))
+    except KeyTooDeep:
+        raise
     except InvalidKey:
         return keys.root()
 
