@@ -40,8 +40,11 @@ def test_every_vector(case: dict[str, Any]) -> None:
     if expected.get("must_reject"):
         with pytest.raises((ValueError, NotCanonical)):
             canonical_json(json.loads(case["input_text"], parse_constant=refuse))
+        with pytest.raises(NotCanonical):
+            canonical_json(read_json(case["input_text"].encode()))
         return
     value = json.loads(case["input_text"], parse_constant=refuse)
+    assert canonical_json(read_json(case["input_text"].encode())).decode() == expected["canonical"]
     assert canonical_json(value).decode() == expected["canonical"]
     assert hash_json(value) == expected["sha256"]
 

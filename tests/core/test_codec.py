@@ -13,7 +13,16 @@ from msgspec import UNSET
 
 from sapwood.core.artifacts import AgentRequest, AnyArtifact, Execution, IngestManifest, Input, Note, Report, ToolOutput
 from sapwood.core.canonical import canonical_json
-from sapwood.core.codec import SHAPES, from_dict, from_record, read_content, record_from_dict, to_dict, to_record
+from sapwood.core.codec import (
+    SHAPES,
+    from_dict,
+    from_foreign,
+    from_record,
+    read_content,
+    record_from_dict,
+    to_dict,
+    to_record,
+)
 from sapwood.core.config import ExecutionConfig, execution_config
 from sapwood.core.event_artifacts import (
     EVENT_ARTIFACTS,
@@ -36,7 +45,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.record import Record
 from sapwood.core.references import target_of
-from sapwood.errors import InvalidArtifact, InvalidText, NotCanonical
+from sapwood.errors import InvalidArtifact, InvalidInput, InvalidText, NotCanonical
 from tests.conftest import Dose
 from tests.core import values
 
@@ -279,6 +288,14 @@ def test_a_text_that_carries_more_is_its_text() -> None:
     assert to_record(Note(KEY, text=Word.OTHER, content_type="text")).content == b"other"
     with pytest.raises(InvalidArtifact, match="expected one of main, submodule"):
         WorktreeCreatedEvent("e", None, now, worktree_type=Word.OTHER)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("read", [from_record, read_content, from_foreign, to_dict, to_record, event_of_artifact])
+@pytest.mark.parametrize("wrong", [None, 5, "x", b"{}", {}, [KEY], KEY])
+def test_what_is_no_record_or_artifact_is_refused_with_a_typed_error(read: Any, wrong: object) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read(wrong)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [float("nan"), "\ud800", {1: 2}, b"x", {"a"}])

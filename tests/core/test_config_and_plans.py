@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+import msgspec
 import pytest
+from msgspec import UNSET
 
 from sapwood.core.codec import from_record, read_content, to_record
-from sapwood.core.config import CONFIG_FIELDS, ModelRef, execution_config
+from sapwood.core.config import CONFIG_FIELDS, ModelRef, ToolRef, execution_config
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.plans import (
+    Diagram,
     DiscoveryLink,
     DiscoveryReport,
     FileReference,
+    GeneratedQuery,
     PlanningTicket,
     Task,
+    check_plan,
     check_ticket,
 )
-from sapwood.errors import InvalidArtifact
+from sapwood.errors import InvalidArtifact, WrongArgument
 
 KEY = ArtifactKey("ak:01HQXK5V8RPZM4J3NHWGC7SDFG")
 REPORT = DiscoveryReport(
@@ -103,8 +109,58 @@ def test_what_does_not_hang_together_is_found() -> None:
     assert codes(task("a", "b")) == ["unknown_dependency"]
     assert codes(task("a", "a")) == ["dependency_cycle"]
     assert codes(task("a", "c"), task("b", "a"), task("c", "b"), task("d")) == ["dependency_cycle"]
+    circle = PlanningTicket(KEY, tasks=(task("z", "m"), task("m", "a"), task("a", "z"), task("b")))
+    assert [one.message for one in check_plan(circle)] == ["these tasks wait for each other or for a circle: a, m, z"]
     assert codes(task("a", links=(DiscoveryLink(KEY, "f2"),))) == ["unknown_entry"]
     assert codes(task("a", links=(DiscoveryLink(other, "f1"),))) == ["unknown_report"]
+
+
+def test_a_configuration_with_all_its_fields_needs_no_reason() -> None:
+    given = {**{name: {} for name in CONFIG_FIELDS}, "models": "m", "tools": "grep"}
+    config = execution_config(KEY, {**given, "workflow": "single"})
+    assert (config.models, config.tools) == ((ModelRef("m"),), (ToolRef("grep"),))
+    assert config.why_absent == {}
+    bare = msgspec.structs.replace(config, why_absent=UNSET)
+    assert b"why_absent" not in to_record(bare).content
+    with pytest.raises(InvalidArtifact, match=r"ExecutionConfig.loops: null without a reason in why_absent.loops"):
+        msgspec.structs.replace(bare, loops=None)
+
+
+@pytest.mark.parametrize("reason", [5, None, "", " \n", ["x"]])
+def test_a_reason_is_words(reason: object) -> None:
+    with pytest.raises(InvalidArtifact, match=r"null without a reason in why_absent.models"):
+        execution_config(KEY, {"why_absent": {"models": reason}})
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "models", [("models", None)]])
+def test_what_is_no_table_is_no_configuration(wrong: Any) -> None:
+    with pytest.raises(WrongArgument, match=r"argument config is .*; expected a table"):
+        execution_config(KEY, wrong)
+    with pytest.raises(InvalidArtifact, match=r"ExecutionConfig.models: .*; expected None or dict or tuple"):
+        msgspec.structs.replace(execution_config(KEY, {}), models=5)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, {"tasks": []}, REPORT])
+def test_what_is_no_ticket_is_refused(wrong: Any) -> None:
+    with pytest.raises(WrongArgument, match="expected a PlanningTicket"):
+        check_ticket(wrong, {})
+    with pytest.raises(WrongArgument, match="expected the DiscoveryReports by their keys"):
+        check_ticket(PlanningTicket(KEY, tasks=()), [REPORT])  # type: ignore[arg-type]
+
+
+def test_entries_of_a_report_and_tasks_of_a_ticket_have_ids_of_their_own() -> None:
+    again = (GeneratedQuery("q", text="b"), GeneratedQuery("f1", text="a"), GeneratedQuery("q", text="c"))
+    report = msgspec.structs.replace(REPORT, generated_queries=again, diagrams=(Diagram("d", language="x", text=""),))
+    assert [(finding.code, finding.key, finding.message) for finding in check_plan(report)] == [
+        ("duplicate_entry", KEY, "two entries have the id 'f1'"),
+        ("duplicate_entry", KEY, "two entries have the id 'q'"),
+    ]
+    assert check_plan(REPORT) == check_plan("another thing") == []
+    ticket = PlanningTicket(KEY, tasks=(task("z"), task("z"), task("a"), task("a"), task("b")))
+    assert [finding.message for finding in check_plan(ticket)] == [
+        "two tasks have the id 'a'",
+        "two tasks have the id 'z'",
+    ]
 
 
 def test_a_long_chain_of_tasks_is_checked_in_a_moment() -> None:

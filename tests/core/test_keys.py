@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import operator
 import os
 import random
 import threading
@@ -150,6 +151,8 @@ def test_more_that_is_a_key() -> None:
         assert ArtifactKey.unpack(ArtifactKey(text).pack()).text == text
     assert ArtifactKey(f"ak:{highest}").time_ms == MAX_TIME_MS
     assert not ROOT.is_ancestor_of(ROOT)
+    assert ROOT.parent is None
+    assert next_ulid(0, 0, b"") == 1
 
 
 TEMPLATE_IDS = {
@@ -210,20 +213,41 @@ def test_a_family_is_asked_for_by_text() -> None:
         TemplateId("tpl.a.b").is_in_family(5)  # type: ignore[arg-type]
 
 
+def test_keys_compare_with_keys_alone() -> None:
+    child = ROOT.child(SEGMENT)
+    others: list[Any] = [ROOT.text, ROOT.pack(), None]
+    comparisons = {operator.lt: (True, False), operator.le: (True, True), operator.gt: (False, False)}
+    for compare, expected in {**comparisons, operator.ge: (False, True)}.items():
+        assert (compare(ROOT, child), compare(ROOT, ArtifactKey(ROOT.text))) == expected
+        for other in others:
+            with pytest.raises(TypeError):
+                compare(ROOT, other)
+
+
 def test_depth_65_is_refused_with_the_limit() -> None:
     deepest = ArtifactKey("ak:" + "/".join([ROOT.last_segment] * MAX_DEPTH))
     with pytest.raises(KeyTooDeep, match="the limit is 64"):
         ArtifactKey(f"{deepest}/{ROOT.last_segment}")
-    with pytest.raises(KeyTooDeep, match="the limit is 64"):
+    with pytest.raises(KeyTooDeep, match="the limit is 64") as caught:
         deepest.child(ROOT.last_segment)
+    assert (caught.value.depth, caught.value.limit) == (65, 64)
     with pytest.raises(KeyTooDeep, match="the limit is 64"):
         KeyFactory().child(deepest)
 
 
-@pytest.mark.parametrize("wrong", [b"", b"x", bytes(17), bytes(16 * 65)])
-def test_a_packed_key_of_the_wrong_length_is_refused(wrong: bytes) -> None:
+@pytest.mark.parametrize("wrong", [b"", b"x", bytes(17), bytes(16 * 65), bytearray(16), "0" * 16, [0] * 16, None, 16])
+def test_a_packed_key_of_the_wrong_length_or_type_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidKey):
         ArtifactKey.unpack(wrong)
+
+
+@pytest.mark.parametrize("wrong", [ROOT.text, ROOT.pack(), None, 5])
+def test_only_keys_have_children_and_descendants(wrong: Any) -> None:
+    with pytest.raises(WrongArgument, match=r"argument other is .*; expected an ArtifactKey"):
+        ROOT.is_ancestor_of(wrong)
+    with pytest.raises(WrongArgument, match=r"argument parent is .*; expected an ArtifactKey"):
+        KeyFactory().child(wrong)
+    assert wrong != ROOT
 
 
 @pytest.mark.torture(short=100, full=10_000)
@@ -279,6 +303,14 @@ def test_a_clock_that_shows_no_time_of_a_key_is_refused_at_every_look(wrong: Any
 def test_a_last_ulid_that_is_none_is_refused(wrong: Any) -> None:
     with pytest.raises(WrongArgument, match=r"argument last is .*; expected a ULID"):
         next_ulid(wrong, 1, bytes(10))
+
+
+@pytest.mark.parametrize("wrong", [b"", bytes(9), bytes(11), bytearray(10), "x" * 10, [0] * 10, None, 0])
+def test_entropy_that_is_not_ten_bytes_is_refused_and_no_key_is_made(wrong: Any) -> None:
+    factory = KeyFactory(clock=lambda: 5, entropy=lambda _: wrong)
+    for mint in (factory.root, lambda: factory.root_at(5), lambda: next_ulid(None, 5, wrong)):
+        with pytest.raises(WrongArgument, match=r"argument entropy is .*; expected 10 bytes"):
+            mint()
 
 
 def test_a_factory_is_made_of_two_functions() -> None:

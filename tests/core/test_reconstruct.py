@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from sapwood.core.reconstruct import Reconstruction, reconstruct
 from sapwood.core.record import Record
 from sapwood.core.seal import summarise
 from sapwood.core.tree import REQUIRED_GROUPS, ArtifactTree
-from sapwood.errors import TemplateError, TemplateLimit, TemplateNotRun, UndefinedValue
+from sapwood.errors import TemplateError, TemplateLimit, TemplateNotRun, UndefinedValue, WrongArgument
 from tests.core.trees import RENDERER, SmallRun, plain_render
 
 RUN = SmallRun()
@@ -54,6 +55,12 @@ def test_everything_an_agent_did_is_attributed_to_it_and_nothing_else_is() -> No
         expected = next((key for key in (RUN.helper, RUN.lead) if record.key.text.startswith(key.text)), None)
         assert story.attribution.get(record.key) == expected
     assert [prompt.agent for prompt in story.prompts] == [RUN.lead, RUN.helper]
+
+
+@pytest.mark.parametrize("wrong", [None, RUN.records, RUN.root])
+def test_only_a_tree_can_be_told(wrong: Any) -> None:
+    with pytest.raises(WrongArgument, match="expected an ArtifactTree"):
+        reconstruct(wrong, plain_render, RENDERER)
 
 
 def change(kind: str, change_one: Callable[[Record], Record | None]) -> list[Record]:
@@ -189,6 +196,35 @@ def test_a_template_that_is_not_stored_or_was_changed_is_found() -> None:
     changed = replace(RUN.template, content=b"Do not {{ args }}")
     story = reconstruct(tree, plain_render, RENDERER, lambda key: changed)
     assert {finding.code for finding in story.findings} == {"hash_mismatch", "prompt_mismatch"}
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (replace(RUN.template, metadata=b'{"media":"text"}'), {"unreadable", "missing_template"}),
+        (replace(RUN.records[0], key=RUN.template.key), {"missing_template"}),
+    ],
+    ids=["unreadable", "of another kind"],
+)
+def test_a_reference_to_what_is_no_template_version_is_found(other: Record, expected: set[str]) -> None:
+    story = reconstruct(ArtifactTree(RUN.unsealed), plain_render, RENDERER, lambda key: other)
+    assert {finding.code for finding in story.findings} == expected
+    assert [(prompt.rebuilt, prompt.template_key) for prompt in story.prompts] == [(None, None)] * 2
+
+
+def test_a_prompt_that_differs_says_from_where() -> None:
+    lead = next(record for record in RUN.unsealed if record.kind == "RenderedPrompt").content
+    for other, place in {
+        b"?" + lead[1:]: "character 0",
+        lead[:9] + b"?" + lead[10:]: "character 9",
+        lead[:-1]: f"length ({len(lead) - 1} stored, {len(lead)} rebuilt)",
+        lead + b"!": f"length ({len(lead) + 1} stored, {len(lead)} rebuilt)",
+    }.items():
+        records = change("RenderedPrompt", lambda record, other=other: replace(record, content=other))  # type: ignore[misc]
+        (finding,) = told(records).findings
+        assert finding.message == f"its parts give another text; they differ at {place}"
+        (finding,) = told(records, ("plain", "2")).findings
+        assert finding.message == f"rendered by plain 1, rebuilt by plain 2; differ at {place}"
 
 
 def test_a_renderer_that_fails_is_a_finding() -> None:

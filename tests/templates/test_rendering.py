@@ -147,6 +147,8 @@ def test_the_leading_comment_declares_variables(trusted: bool) -> None:
     assert sapwood.render_template(text, {"who": "a", "what": "b"}, trusted=trusted) == "a b"
     assert declared_variables(text, ["z"]) == ("what", "who", "z")
     assert declared_variables("{# variables: #}") == ()
+    with pytest.raises(sapwood.WrongArgument, match="argument text is 5; expected the text of a template"):
+        declared_variables(5)  # type: ignore[arg-type]
     assert declared_variables("x {# variables: a #}") == ()
     assert declared_variables("{#+ variables: a +#}") == declared_variables("{#- variables: a -#}") == ("a",)
     with pytest.raises(sapwood.TemplateSyntax, match="'a-b'") as caught:

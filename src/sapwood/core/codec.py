@@ -78,6 +78,8 @@ def to_record(artifact: Artifact | UnknownArtifact) -> Record:
 
 def from_record(record: Record) -> Artifact | UnknownArtifact:
     """Return the typed view of a record; raise InvalidArtifact when its bytes do not fit its kind."""
+    if type(record) is not Record:
+        expect(record, Record, "record", "a Record, as to_record gives it")
     shape = SHAPES.get(record.kind)
     if shape is None:
         return UnknownArtifact(record)
@@ -106,6 +108,8 @@ _decode = msgspec.json.Decoder().decode
 
 def read_content(record: Record) -> Any:
     """Return what a record holds, without its typed view: a JSON value, a text or bytes."""
+    if type(record) is not Record:
+        expect(record, Record, "record", "a Record, as to_record gives it")
     if record.metadata == b"{}":  # most: a run is loaded by the thousand
         try:
             return _decode(record.content)

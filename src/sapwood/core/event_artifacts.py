@@ -89,4 +89,5 @@ def artifact_of_event(key: ArtifactKey, event: GraphEvent) -> EventArtifact:
 
 def event_of_artifact(artifact: EventArtifact) -> GraphEvent:
     """Return the event that an artifact records; raise InvalidArtifact for a type that only a newer version knows."""
+    expect(artifact, EventArtifact, "artifact", "an EventArtifact")
     return event_from_dict({**artifact.payload, **{name: getattr(artifact, name) for name in _HEAD}})

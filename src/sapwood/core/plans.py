@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import UNSET, UnsetType
 
+from sapwood.core.expect import expect
 from sapwood.core.findings import Finding
 from sapwood.core.graph import forward_order
 from sapwood.core.keys import ArtifactKey
@@ -97,6 +98,8 @@ def check_plan(artifact: object) -> list[Finding]:
 
 def check_ticket(ticket: PlanningTicket, reports: Mapping[ArtifactKey, DiscoveryReport]) -> list[Finding]:
     """Return what is wrong with a ticket: tasks with the same id, unknown or circular dependencies, dead links."""
+    expect(ticket, PlanningTicket, "ticket", "a PlanningTicket")
+    expect(reports, Mapping, "reports", "the DiscoveryReports by their keys")
     return [*check_plan(ticket), *_dead_links(ticket, reports)]
 
 

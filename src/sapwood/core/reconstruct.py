@@ -24,6 +24,7 @@ from sapwood.core.artifacts import (
     ToolOutput,
 )
 from sapwood.core.codec import from_record
+from sapwood.core.expect import expect
 from sapwood.core.findings import Finding
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
@@ -94,6 +95,7 @@ def reconstruct(
 
     `renderer` is the name and version of `render`; `find_shared` gives artifacts outside the tree, such as templates.
     """
+    expect(tree, ArtifactTree, "tree", "an ArtifactTree")
     told = Reconstruction(timeline=[record.key for record in tree.timeline()])
     told.findings.extend(check_hashes(tree.walk()))
     told.findings.extend(check_orphans(tree))

@@ -121,6 +121,7 @@ def _too_long(size_bytes: int, template_id: str | None) -> TemplateLimit:
 
 def declared_variables(text: str, given: Iterable[str] = (), template_id: str | None = None) -> tuple[str, ...]:
     """Return the variables that the caller declares and those in the leading `{# variables: a, b #}`, in order."""
+    expect(text, str, "text", "the text of a template")
     if not isinstance(given, Iterable) or isinstance(given, str):
         what = f"one text, {given!r}; write them as a list" if isinstance(given, str) else type(given).__name__
         raise InvalidArguments(f"variables are names, not {what}", template_id=template_id)

@@ -168,6 +168,7 @@ def check_groups(tree: ArtifactTree, run: ArtifactKey) -> Iterator[Finding]:
 
 def check_orphans(tree: ArtifactTree) -> list[Finding]:
     """Return one finding, which is no failure, for each artifact whose parent never came."""
+    expect(tree, ArtifactTree, "tree", "an ArtifactTree")
     return [
         Finding("orphan", record.key, f"parent not stored; shown under {tree.shown_under(record.key)}", False)
         for record in tree.orphans()
