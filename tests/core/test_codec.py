@@ -45,7 +45,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact, UnknownArtifact
 from sapwood.core.record import Record
 from sapwood.core.references import target_of
-from sapwood.errors import InvalidArtifact, InvalidInput, InvalidText, NotCanonical
+from sapwood.errors import InvalidArtifact, InvalidInput, InvalidText, NotCanonical, WrongArgument
 from tests.conftest import Dose
 from tests.core import values
 
@@ -342,6 +342,38 @@ def test_bytes_of_a_media_that_only_a_newer_version_knows_travel_as_base64() -> 
     assert to_dict(record)["content"] == "/3s="
     assert record_from_dict(to_dict(record)) == record
     assert read_content(record) == b"\xff{"
+
+
+@pytest.mark.parametrize("wrong", [None, 5, {"type": "PauseEvent"}, Execution(KEY), KEY])
+def test_what_is_no_event_is_recorded_as_none(wrong: Any) -> None:
+    with pytest.raises(InvalidArtifact, match="not a graph event"):
+        event_to_dict(wrong)
+    with pytest.raises(InvalidArtifact, match="not a graph event"):
+        artifact_of_event(KEY, wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, 5, "x", [("type", "PauseEvent")], PauseEvent("e", None, "2026-01-01T00:00:00Z")]
+)
+def test_what_is_no_object_is_no_event(wrong: Any) -> None:
+    with pytest.raises(WrongArgument, match="expected the wire form of an event: an object"):
+        event_from_dict(wrong)
+
+
+def test_no_unknown_field_changes_the_type_of_an_event() -> None:
+    event = PauseEvent("e", None, "2026-01-01T00:00:00Z", unknown={"type": "StopAgentEvent"})
+    for write in (event_to_dict, lambda event: artifact_of_event(KEY, event)):
+        with pytest.raises(InvalidArtifact, match="its unknown fields hold a type"):
+            write(event)
+
+
+@pytest.mark.parametrize(
+    "text", ["/3t=", "/3s", "/3s==", "/3s=\n", " /3s=", "_3s=", "/3s=AA", "é", b"/3s=", bytearray(b"/3s="), 5]
+)
+def test_base64_is_taken_as_it_is_written_and_in_no_other_way(text: Any) -> None:
+    wire = to_dict(Record(KEY, "KindOfTomorrow", b"\xff{", hash_bytes(b"\xff{"), b'{"media":"zip"}'))
+    with pytest.raises(InvalidArtifact, match="its content is no base64"):
+        record_from_dict({**wire, "content": text})
 
 
 DEEP = b'{"target":' + b"[" * 100_000 + b"]" * 100_000 + b"}"  # too deep for every interpreter: 3.13 reads 9,000

@@ -8,6 +8,7 @@ import operator
 import os
 import random
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.clock import KeyFactory
+from sapwood.clock import now_ms as look_at_the_clock
 from sapwood.core import keys as module
 from sapwood.core.keys import MAX_DEPTH, MAX_TIME_MS, ArtifactKey, next_ulid, ulid_number, ulid_text
 from sapwood.core.template import TemplateId
@@ -228,11 +230,10 @@ def test_depth_65_is_refused_with_the_limit() -> None:
     deepest = ArtifactKey("ak:" + "/".join([ROOT.last_segment] * MAX_DEPTH))
     with pytest.raises(KeyTooDeep, match="the limit is 64"):
         ArtifactKey(f"{deepest}/{ROOT.last_segment}")
-    with pytest.raises(KeyTooDeep, match="the limit is 64") as caught:
-        deepest.child(ROOT.last_segment)
-    assert (caught.value.depth, caught.value.limit) == (65, 64)
-    with pytest.raises(KeyTooDeep, match="the limit is 64"):
-        KeyFactory().child(deepest)
+    for child in (lambda key: key.child(ROOT.last_segment), KeyFactory().child):
+        with pytest.raises(KeyTooDeep, match="the limit is 64") as caught:
+            child(deepest)
+        assert (caught.value.depth, caught.value.limit) == (65, 64)
 
 
 @pytest.mark.parametrize("wrong", [b"", b"x", bytes(17), bytes(16 * 65), bytearray(16), "0" * 16, [0] * 16, None, 16])
@@ -363,6 +364,26 @@ def test_the_factories_of_a_process_are_one_series() -> None:
     assert numbers == sorted(set(numbers))
 
 
+def test_the_real_clock_shows_the_time() -> None:
+    before_ms = time.time() * 1000
+    assert type(look_at_the_clock()) is int
+    assert before_ms - 1 <= look_at_the_clock() <= time.time() * 1000 + 1
+
+
+def test_a_factory_with_entropy_of_its_own_uses_it_once_a_millisecond() -> None:
+    asked: list[int] = []
+
+    def entropy(count: int) -> bytes:
+        asked.append(count)
+        return b"\x07" * count
+
+    assert KeyFactory(entropy=entropy).root().pack()[6:] == b"\x07" * 10
+    factory = KeyFactory(clock=iter([5, 5, 4, 6]).__next__, entropy=entropy)
+    made = [factory.root().pack() for _ in range(4)]
+    assert [key[-1] for key in made] == [7, 8, 9, 7]
+    assert asked == [10] * 3
+
+
 def test_a_factory_with_a_clock_of_its_own_keeps_to_it() -> None:
     KeyFactory(clock=lambda: MAX_TIME_MS).root()
     assert KeyFactory(clock=lambda: 5).root().time_ms == 5
@@ -370,8 +391,13 @@ def test_a_factory_with_a_clock_of_its_own_keeps_to_it() -> None:
 
 
 def test_a_fork_never_mints_its_parents_keys() -> None:
-    factory = KeyFactory(clock=lambda: 1_700_000_000_000)
-    factory.root()
+    parent_id = os.getpid()
+
+    def high_then_low(count: int) -> bytes:
+        return (b"\xfe" if os.getpid() == parent_id else b"\0") * count
+
+    factory = KeyFactory(clock=lambda: 1_700_000_000_000, entropy=high_then_low)
+    before = factory.root()
     here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
     pid = os.fork()
     if pid == 0:
@@ -382,6 +408,7 @@ def test_a_fork_never_mints_its_parents_keys() -> None:
     os.waitpid(pid, 0)
     assert not set(own) & set(theirs)
     assert theirs == sorted(theirs)
+    assert before.text < theirs[0], "to the child too, its keys strictly increase"
 
 
 def test_a_key_never_changes() -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sapwood.core import reconstruct as module
-from sapwood.core.artifacts import EndStatus, Note, RefArtifact, Seal
+from sapwood.core.artifacts import AgentResult, EndStatus, Note, RefArtifact, Seal
 from sapwood.core.codec import from_record, to_record
 from sapwood.core.hashing import hash_bytes
 from sapwood.core.plans import DiscoveryLink, DiscoveryReport, PlanningTicket, Task
@@ -293,6 +293,30 @@ def test_a_run_sealed_as_completed_has_all_its_groups(group: str, status: EndSta
     sealed = to_record(Seal(RUN.seal.key, status=status, head=summary.head, counts=dict(summary.counts)))
     failures = [finding.code for finding in told([*rest, sealed]).findings if finding.is_failure]
     assert failures == found
+
+
+def test_what_only_looks_like_the_seal_of_a_run_is_compared_with_nothing() -> None:
+    seal = RUN.records[-1]
+    nested = replace(seal, key=RUN.keys.child(RUN.helper))
+    assert codes(sorted([*RUN.unsealed, nested])) == []
+    assert codes([*RUN.unsealed, replace(seal, content=b"{}", content_hash=hash_bytes(b"{}"))]) == ["unreadable"]
+
+
+def test_a_template_that_stands_beside_the_run_in_its_tree_is_found_there() -> None:
+    story = reconstruct(ArtifactTree([RUN.template, *RUN.unsealed]), plain_render, RENDERER)
+    assert story.findings == []
+    assert [prompt.template_key for prompt in story.prompts] == [RUN.template.key] * 2
+
+
+def test_how_an_agent_ended_is_its_own_result_and_not_that_of_one_below_it() -> None:
+    def failed(record: Record) -> Record:
+        is_helper = record.kind == "AgentResult" and RUN.helper.is_ancestor_of(record.key)
+        return to_record(AgentResult(record.key, status="failed")) if is_helper else record
+
+    story = told([failed(record) for record in RUN.unsealed])
+    assert [(agent.node, agent.status) for agent in story.agents] == [("lead", "completed"), ("helper", "failed")]
+    open_run = [one for one in RUN.unsealed if one.kind != "AgentResult" or not RUN.helper.is_ancestor_of(one.key)]
+    assert [agent.status for agent in told(open_run).agents] == ["completed", None]
 
 
 @pytest.mark.mutant

@@ -209,6 +209,9 @@ def read_object(data: bytes, where: str) -> JsonObject:
 
 def _unbase64(text: Any, where: str) -> bytes:
     try:
-        return b64decode(text, validate=True)
+        data = b64decode(text, validate=True)
     except (TypeError, ValueError) as error:
         raise InvalidArtifact(where, f"its content is no base64: {error}") from None
+    if b64encode(data).decode() != text:  # bytes have one text; the decoder takes some others for it
+        raise InvalidArtifact(where, "its content is no base64 as these bytes are written")
+    return data
