@@ -326,7 +326,7 @@ def test_integers_of_any_size_are_exact(digits: int) -> None:
 
 @pytest.mark.parametrize("digits", [1, 4_000, 4_299, 4_300, 4_301, 20_000])
 def test_what_was_written_is_read_back_exactly(digits: int) -> None:
-    for value in (10**digits + 7, {"a": [-(10**digits), 1.5, "é", None]}):
+    for value in (10**digits + 7, -(10**digits) - 7, {"a": [-(10**digits), 1.5, "é", None]}):
         assert read_json(canonical_json(value)) == value
 
 

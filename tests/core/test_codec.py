@@ -256,6 +256,7 @@ def test_visit_and_try_are_metadata() -> None:
         lambda: from_dict({**to_dict(IngestManifest(KEY, manifest={})), "metadata": {"media": "text"}}),
         lambda: from_record(Record(KEY, "Execution", b"{}", "", b'{"media":%s}' % (b"9" * 5_000))),
         lambda: event_from_dict({"type": 10**5_000}),
+        lambda: event_from_dict({"type": ["PauseEvent"]}),
         lambda: event_from_dict(
             {**event_to_dict(NodeUpdatedEvent("e", None, "2026-01-01T00:00:00Z")), "updates": range(2)}
         ),

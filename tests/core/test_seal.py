@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from sapwood.core.seal import (
     prove_inclusion,
     summarise,
 )
-from sapwood.errors import InvalidArtifact
+from sapwood.errors import InvalidArtifact, WrongArgument
 from tests.conftest import Dose
 from tests.core.trees import SmallRun
 
@@ -83,6 +84,30 @@ def test_a_proof_of_no_leaf_is_refused() -> None:
     with pytest.raises(InvalidArtifact):
         prove_inclusion(LEAVES[:3], 3)
     assert not is_included(LEAVES[0], 0, 0, [], reference_head([]))
+
+
+@pytest.mark.parametrize("wrong", [True, 0.0, "0", None, b"0"])
+def test_places_and_sizes_are_integers(wrong: Any) -> None:
+    with pytest.raises(WrongArgument, match=r"argument index is .*; expected a place from 0 up"):
+        prove_inclusion(LEAVES[:3], wrong)
+    with pytest.raises(WrongArgument, match=r"argument index is .*; expected a place from 0 up"):
+        is_included(LEAVES[0], wrong, 1, [], LEAVES[0])
+    with pytest.raises(WrongArgument, match=r"argument size is .*; expected a number of leaves"):
+        is_included(LEAVES[0], 0, wrong, [], LEAVES[0])
+    assert is_included(LEAVES[0], 0, 1, [], LEAVES[0])
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "x" * 32, bytearray(32), [b"x"]])
+def test_hashes_are_bytes(wrong: Any) -> None:
+    for ask in (
+        lambda: prove_inclusion([wrong], 0),
+        lambda: prove_inclusion(wrong if isinstance(wrong, str) else 5, 0),  # type: ignore[arg-type]
+        lambda: is_included(wrong, 0, 1, [], LEAVES[0]),
+        lambda: is_included(LEAVES[0], 0, 1, [], wrong),
+        lambda: is_included(LEAVES[0], 0, 2, [wrong], LEAVES[0]),
+    ):
+        with pytest.raises(WrongArgument, match=r"expected (?:a hash|hashes)$"):
+            ask()
 
 
 def test_a_leaf_names_key_kind_parent_and_both_hashes() -> None:

@@ -18,7 +18,7 @@ from sapwood.core.canonical import canonical_json
 from sapwood.core.expect import expect, expect_each
 from sapwood.core.findings import Finding
 from sapwood.core.keys import ArtifactKey
-from sapwood.errors import InvalidArtifact
+from sapwood.errors import InvalidArtifact, WrongArgument
 
 EMPTY_HEAD = sha256(b"").digest()
 _HASH_BYTES = 32
@@ -159,7 +159,7 @@ def check_seal(seal: Seal | None, run: ArtifactKey, summary: Summary) -> list[Fi
 def prove_inclusion(leaf_hashes: Sequence[bytes], index: int) -> list[bytes]:
     """Return the proof that the leaf at `index` is in the tree: the hashes beside its way up, lowest first."""
     leaf_hashes = expect_each(leaf_hashes, bytes, "leaf_hashes", "hashes")
-    expect(index, int, "index", "a place from 0 up")
+    _expect_integer(index, "index", "a place from 0 up")
     if not 0 <= index < len(leaf_hashes):
         raise InvalidArtifact("inclusion proof", f"leaf {index} of {len(leaf_hashes)}")
     proof: list[bytes] = []
@@ -178,8 +178,8 @@ def prove_inclusion(leaf_hashes: Sequence[bytes], index: int) -> list[bytes]:
 def is_included(leaf_hash: bytes, index: int, size: int, proof: Sequence[bytes], head: bytes) -> bool:
     """Tell whether `proof` shows that this leaf is number `index` of the `size` leaves below `head`."""
     expect(leaf_hash, bytes, "leaf_hash", "a hash")
-    expect(index, int, "index", "a place from 0 up")
-    expect(size, int, "size", "a number of leaves")
+    _expect_integer(index, "index", "a place from 0 up")
+    _expect_integer(size, "size", "a number of leaves")
     expect(head, bytes, "head", "a hash")
     proof = expect_each(proof, bytes, "proof", "hashes")
     if not 0 <= index < size or {len(one) for one in (leaf_hash, *proof)} != {_HASH_BYTES}:
@@ -204,6 +204,11 @@ def head_of(leaf_hashes: Iterable[bytes]) -> bytes:
     for leaf in leaf_hashes:
         merkle.add(leaf)
     return merkle.head()
+
+
+def _expect_integer(value: object, name: str, expected: str) -> None:
+    if type(value) is not int:  # True is none
+        raise WrongArgument(name, value, expected)
 
 
 def _split(size: int) -> int:
