@@ -313,6 +313,37 @@ def test_128_levels_are_fine_and_129_are_not() -> None:
         canonical_json(deep)
 
 
+@pytest.mark.parametrize("kinds", ["d", "ld", "dlt", "ddt"])
+def test_128_levels_of_any_mixture_are_fine_and_129_are_not(kinds: str) -> None:
+    def mixed(levels: int) -> Any:
+        value: Any = None
+        for level in range(levels):
+            value = {"d": {"a": value}, "l": [value], "t": (value,)}[kinds[level % len(kinds)]]
+        return value
+
+    assert canonical_json(mixed(128)).count(b"{") + canonical_json(mixed(128)).count(b"[") == 128
+    assert canonical_json([mixed(127), mixed(127)]) == b"[%b,%b]" % ((canonical_json(mixed(127)),) * 2)
+    for wrong in (mixed(129), [1, mixed(128)], {"a": 1, "b": mixed(128)}):
+        with pytest.raises(NotCanonical, match="nested more than 128 levels deep"):
+            canonical_json(wrong)
+
+
+def test_the_first_culprit_is_named_and_nothing_that_is_fine() -> None:
+    fine: list[Any] = [None, True, 1, 2**70, 1.5, 1.7976931348623157e308, -1e-7, "x", {}, [], ()]
+    with pytest.raises(NotCanonical, match="nan is not a JSON number") as caught:
+        canonical_json([*fine, float("nan"), object()])
+    assert caught.value.path == f"$[{len(fine)}]"
+    with pytest.raises(NotCanonical, match="object is not a JSON type") as caught:
+        canonical_json({"fine": fine, "wrong": object()})
+    assert caught.value.path == "$.wrong"
+    deepest: Any = [1, object()]
+    for _ in range(127):
+        deepest = [deepest]
+    with pytest.raises(NotCanonical, match="object is not a JSON type") as caught:
+        canonical_json(deepest)
+    assert caught.value.path == "$" + "[0]" * 127 + "[1]"
+
+
 def test_a_nesting_far_beyond_the_limit_is_refused_and_not_a_crash() -> None:
     with pytest.raises(NotCanonical):
         canonical_json(nested(100_000))
@@ -334,6 +365,7 @@ def test_what_was_written_is_read_back_exactly(digits: int) -> None:
 def test_the_interpreter_s_limit_for_integers_changes_no_text(limit: int) -> None:
     usual = sys.get_int_max_str_digits()
     value = [10**digits + 7 for digits in (639, 640, 641, 4_299, 4_300, 20_000)]
+    value += [10**640 - 1, 10**640, -(10**640), 1 - 10**640, 10**1280, 10**1280 - 1]
     text = canonical_json(value)
     sys.set_int_max_str_digits(limit)
     try:

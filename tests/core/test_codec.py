@@ -377,6 +377,30 @@ def test_base64_is_taken_as_it_is_written_and_in_no_other_way(text: Any) -> None
         record_from_dict({**wire, "content": text})
 
 
+def test_a_record_that_somebody_else_made_is_taken_as_we_would_have_written_it_and_in_no_other_way() -> None:
+    note = to_record(Note(KEY, text="x", content_type="text"))
+    tomorrow = Record(KEY, "KindOfTomorrow", b"\xff", hash_bytes(b"\xff"), b'{"media":"zip"}')
+    for record in (note, tomorrow, to_record(Execution(KEY, workflow="é"))):
+        assert to_record(from_foreign(record)) == record
+    spaced = b'{"workflow": "x"}'
+    for changed in (
+        {"content": spaced, "content_hash": hash_bytes(spaced)},
+        {"content": b'{"workflow":"x"}'},
+        {"metadata": b"{ }"},
+        {"metadata": b'{"b":1,"a":2}'},
+        {"content": bytearray(b"{}")},
+        {"metadata": "{}"},
+        {"kind": "two\nlines"},
+    ):
+        with pytest.raises(InvalidArtifact):
+            from_foreign(msgspec.structs.replace(to_record(Execution(KEY)), **changed))
+    for key in (KEY.text, KEY.pack(), None):
+        with pytest.raises(WrongArgument, match=r"argument record.key is .*; expected an ArtifactKey"):
+            from_foreign(msgspec.structs.replace(note, key=key))
+    with pytest.raises(WrongArgument, match="expected a Record, as to_record gives it"):
+        from_foreign(Note(KEY, text="x", content_type="text"))  # type: ignore[arg-type]
+
+
 DEEP = b'{"target":' + b"[" * 100_000 + b"]" * 100_000 + b"}"  # too deep for every interpreter: 3.13 reads 9,000
 NO_JSON = [b"", b"{", b"[]x", b'"\xff"', b'{"target":"\xff"}', DEEP]
 
