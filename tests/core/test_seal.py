@@ -56,6 +56,35 @@ def test_the_head_is_the_reference_for_every_tree_up_to_256_leaves() -> None:
         assert head_of(LEAVES[:size]) == reference_head(LEAVES[:size]), size
 
 
+def test_the_head_is_the_reference_around_every_thousand_that_is_put_together() -> None:
+    many = [sha256(number.to_bytes(4, "big")).digest() for number in range(8 * 1024 + 1)]
+    for size in (
+        1023,
+        1024,
+        1025,
+        2047,
+        2048,
+        2049,
+        3 * 1024,
+        4095,
+        4096,
+        4097,
+        5 * 1024 + 3,
+        7 * 1024 + 513,
+        len(many),
+    ):
+        assert head_of(many[:size]) == reference_head(many[:size]), size
+    merkle = seal.MerkleHead()
+    for size, leaf in enumerate(many[:2050], 1):
+        merkle.add(leaf)
+        if size in (1, 1023, 1024, 1025, 2048, 2050):  # asked for in between, and it goes on
+            assert merkle.head() == reference_head(many[:size]), size
+    for index in (0, 1023, 1024, 2048, 4999):
+        proof = prove_inclusion(many[:5000], index)
+        assert proof == reference_proof(many[:5000], index)
+        assert is_included(many[index], index, 5000, proof, reference_head(many[:5000]))
+
+
 @pytest.mark.torture(short=30, full=256)
 def test_every_leaf_of_every_tree_up_to_256_leaves_has_a_proof_and_nothing_else_has_it(dose: Dose) -> None:
     around_powers = [63, 64, 65, 127, 128, 129, 255, 256]
