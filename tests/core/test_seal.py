@@ -109,6 +109,17 @@ def test_bytes_moved_between_the_hashes_of_a_proof_are_no_proof() -> None:
         assert not is_included(leaf[:cut], 0, 2, [leaf[cut:] + beside], head)
 
 
+def test_a_proof_has_as_many_hashes_as_its_place_and_size_ask_for() -> None:
+    head = reference_head(LEAVES[:2])
+    assert is_included(LEAVES[1], 1, 2, [LEAVES[0]], head)
+    assert not is_included(LEAVES[1], 0, 1, [LEAVES[0]], head), "in a tree of one leaf nothing stands beside it"
+    for size in range(2, 9):
+        head = reference_head(LEAVES[:size])
+        assert not any(is_included(head, index, size, [], head) for index in range(size)), "a head is no leaf"
+        proof = prove_inclusion(LEAVES[:size], size - 1)
+        assert not is_included(LEAVES[size - 1], 0, 1, proof, head)
+
+
 def test_a_proof_of_no_leaf_is_refused() -> None:
     with pytest.raises(InvalidArtifact):
         prove_inclusion(LEAVES[:3], 3)
@@ -180,6 +191,15 @@ def test_a_missing_and_a_second_seal_are_seen() -> None:
     assert codes(run, run.unsealed) == ["no_seal"]
     second = replace(run.records[-1], key=run.keys.child(run.root))
     assert "two_seals" in codes(run, [*run.records, second])
+
+
+def test_a_seal_counts_only_where_the_run_has_it_and_it_can_be_read() -> None:
+    run = SmallRun()
+    whole, without_seal = summarise(run.records), summarise(run.unsealed)
+    assert whole.head == without_seal.head
+    assert whole.counts == without_seal.counts
+    for sealed, summary in ((run.seal, without_seal), (None, whole), (None, without_seal)):
+        assert [finding.code for finding in check_seal(sealed, run.root, summary)] == ["no_seal"]
 
 
 def test_nothing_hides_behind_the_name_of_the_seal() -> None:
