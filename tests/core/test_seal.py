@@ -212,6 +212,8 @@ def test_records_out_of_order_are_refused() -> None:
     run = SmallRun()
     with pytest.raises(InvalidArtifact):
         summarise(run.records[::-1])
+    with pytest.raises(InvalidArtifact, match="comes after"):
+        summarise([run.records[0], *run.records])
 
 
 @pytest.mark.mutant
