@@ -251,6 +251,10 @@ def test_visit_and_try_are_metadata() -> None:
         lambda: from_dict({**to_dict(Execution(KEY)), "content_hash": "0" * 64}),
         lambda: from_dict({**to_dict(Execution(KEY)), "kind": 10**5_000}),
         lambda: from_dict({**to_dict(Execution(KEY)), "kind": "two\nlines"}),
+        lambda: from_dict({**to_dict(Execution(KEY)), "kind": ""}),
+        lambda: from_dict({**to_dict(Execution(KEY)), "new": 1}),
+        lambda: from_record(Record(KEY, "Execution", b"{}", "", b"[]")),
+        lambda: to_dict(Record(KEY, "Execution", b"{}", "", b"null")),
         lambda: from_dict({**to_dict(Execution(KEY)), "metadata": []}),
         lambda: from_dict({**to_dict(Execution(KEY)), "metadata": {"media": 10**5_000}}),
         lambda: from_dict({**to_dict(IngestManifest(KEY, manifest={})), "metadata": {"media": "text"}}),
@@ -272,6 +276,12 @@ def test_what_does_not_fit_is_refused_with_a_typed_error(make: Any) -> None:
     assert caught.value.why
 
 
+def test_a_class_that_only_has_the_name_of_a_kind_is_none() -> None:
+    impostor = type("Execution", (Artifact,), {"__annotations__": {"workflow": str}}, frozen=True)
+    with pytest.raises(InvalidArtifact, match="Execution: not an artifact kind"):
+        to_record(impostor(KEY, workflow="x"))
+
+
 class Word(StrEnum):
     MAIN = "main"
     OTHER = "other"
@@ -291,7 +301,10 @@ def test_a_text_that_carries_more_is_its_text() -> None:
         WorktreeCreatedEvent("e", None, now, worktree_type=Word.OTHER)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("read", [from_record, read_content, from_foreign, to_dict, to_record, event_of_artifact])
+READERS = [from_record, read_content, from_foreign, to_dict, to_record, from_dict, record_from_dict, event_of_artifact]
+
+
+@pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("wrong", [None, 5, "x", b"{}", {}, [KEY], KEY])
 def test_what_is_no_record_or_artifact_is_refused_with_a_typed_error(read: Any, wrong: object) -> None:
     with pytest.raises(InvalidInput) as caught:
