@@ -422,8 +422,9 @@ NO_JSON = [b"", b"{", b"[]x", b'"\xff"', b'{"target":"\xff"}', DEEP]
 def test_bytes_that_are_no_json_are_one_typed_error_however_they_are_read(data: bytes) -> None:
     wrong_content = Record(KEY, "RefArtifact", data, hash_bytes(data))
     for read in (read_content, from_record, to_dict, target_of):
-        with pytest.raises(InvalidArtifact):
+        with pytest.raises(InvalidArtifact) as caught:
             read(wrong_content)
+        assert caught.value.where == f"RefArtifact {KEY}"
     wrong_metadata = Record(KEY, "RefArtifact", b"{}", hash_bytes(b"{}"), data)
     for read in (from_record, to_dict):
         with pytest.raises(InvalidArtifact):
