@@ -276,6 +276,19 @@ def test_what_does_not_fit_is_refused_with_a_typed_error(make: Any) -> None:
     assert caught.value.why
 
 
+def test_a_field_of_the_wrong_type_says_what_it_is_and_what_was_expected() -> None:
+    cases: list[tuple[type[Artifact], dict[str, Any], str]] = [
+        (Note, {"text": b"x", "content_type": "text"}, "Note.text: bytes; expected str"),
+        (Execution, {"workflow": b"x"}, "Execution.workflow: bytes; expected None or str"),
+        (Input, {"name": "n", "value": UNSET}, "Input.value: not given; expected a value, which may be None"),
+        (AgentRequest, {"node": "a", "attempt": 1, "options": ("x", 5)}, "AgentRequest.options[1]: int; expected str"),
+    ]
+    for kind, fields, message in cases:
+        with pytest.raises(InvalidArtifact) as caught:
+            kind(KEY, **fields)
+        assert str(caught.value) == message
+
+
 def test_a_class_that_only_has_the_name_of_a_kind_is_none() -> None:
     impostor = type("Execution", (Artifact,), {"__annotations__": {"workflow": str}}, frozen=True)
     with pytest.raises(InvalidArtifact, match="Execution: not an artifact kind"):
