@@ -210,6 +210,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             value._fail_with_undefined_error()
         return value
 
+    def text_of(self, value: Any) -> str:
+        """Return the output of a filter or call block as it would be printed."""
+        return value if isinstance(value, str) else str(_finalize(None, value))
+
     def check_namespace(self, value: Any) -> None:
         """Raise when `{% set value.name %}` would change something else."""
         if not isinstance(value, Namespace):
@@ -257,7 +261,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 @pass_context  # a function of the context: Jinja must not call it, and so not compute the value, at compile time
-def _finalize(_context: Context, value: Any) -> Any:
+def _finalize(_context: Context | None, value: Any) -> Any:
     if type(value) in PLAIN or isinstance(value, Undefined | tuple):  # groupby gives a kind of tuple
         return value
     return _no_text(value)

@@ -60,7 +60,7 @@ def _refuse_too_large(digits: str, line: int) -> None:
 
 
 class StrictCode(CodeGenerator):
-    """Asks the environment for slices and before `in`, where Python would take a missing value, or warn."""
+    """Asks the environment where Python would take a missing value, or warn, and where Jinja expects a text."""
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802 - as in Jinja
         if not isinstance(node.arg, nodes.Slice):
@@ -91,4 +91,15 @@ class StrictCode(CodeGenerator):
     def visit_AssignBlock(self, node: nodes.AssignBlock, frame: Frame) -> None:  # noqa: N802 - as in Jinja
         if isinstance(node.target, nodes.NSRef):  # which Jinja checks in the other form of `set` only
             self.writeline(f"environment.check_namespace({frame.symbols.ref(node.target.name)})", node)
+        if node.filter:  # Jinja looks for the names of a scope in its body alone
+            node.body = [*node.body, *map(nodes.ExprStmt, node.filter.find_all(nodes.Name))]
         super().visit_AssignBlock(node, frame)
+
+    def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
+        """Begin the output of a filter or call block, which need not be text."""
+        super().start_write(frame, node)
+        self.write("environment.text_of(")
+
+    def end_write(self, frame: Frame) -> None:
+        self.write(")")
+        super().end_write(frame)
