@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -151,6 +152,7 @@ def test_the_leading_comment_declares_variables(trusted: bool) -> None:
         declared_variables(5)  # type: ignore[arg-type]
     assert declared_variables("x {# variables: a #}") == ()
     assert declared_variables("{#+ variables: a +#}") == declared_variables("{#- variables: a -#}") == ("a",)
+    assert sapwood.render_template("\ufeff" + text, {"who": "a", "what": "b"}, trusted=trusted) == "\ufeffa b"
     with pytest.raises(sapwood.TemplateSyntax, match="'a-b'") as caught:
         declared_variables("\n{# variables: a,\n a-b #}")
     assert caught.value.line == 3
@@ -222,6 +224,14 @@ def test_every_failure_is_one_typed_error(
     assert len(error.cause) <= 1001
     assert "\n" not in str(error)
     assert str(error).startswith("template tpl.a.b")
+
+
+@both
+@pytest.mark.parametrize("text", ["{{ 2.0 ** 5000 }}", "{{ 2 ** 5000.0 }}"])
+def test_a_number_that_is_too_large_is_told_in_words(text: str, trusted: bool) -> None:
+    with pytest.raises(sapwood.TemplateLimit) as caught:
+        sapwood.render_template(text, trusted=trusted)
+    assert caught.value.cause == os.strerror(errno.ERANGE)
 
 
 json_values = st.recursive(

@@ -31,7 +31,7 @@ MAX_TEMPLATE_BYTES: Final = 256 * 1024
 MAX_ARGS_BYTES: Final = 8 * 1024 * 1024
 
 _SEGMENT = "[a-z][a-z0-9_]{0,63}"
-_DECLARATION = re.compile(r"\s*\{#[-+]?\s*variables:([^#]*?)[-+]?#\}")
+_DECLARATION = re.compile(r"\ufeff?\s*\{#[-+]?\s*variables:([^#]*?)[-+]?#\}")
 _TEMPLATE_ID = re.compile(rf"tpl\.({_SEGMENT}\.){{1,7}}{_SEGMENT}")
 
 

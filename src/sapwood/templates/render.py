@@ -140,7 +140,7 @@ def _kind_and_cause(error: Exception, limits: RenderLimits) -> tuple[type[Templa
 
 def _message(error: Exception) -> str:
     try:
-        return str(error)
+        return str(error.args[-1] if isinstance(error, OverflowError) else error)  # before it may stand a number
     except Exception:  # an error may hold a value that has no text
         return "no message"
 
