@@ -89,6 +89,21 @@ def test_a_child_that_was_killed_is_replaced(renderer: ChildRenderer) -> None:
     assert renderer.render("fine", b"{}", ()) == "fine"
 
 
+def test_a_used_child_that_is_out_of_memory_is_replaced_and_a_fresh_one_asked(
+    renderer: ChildRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renderer.render("", b"{}", ())
+    first, ask, full = pid(renderer), process_module._Child.ask, {"kind": "TemplateLimit", "cause": "out of memory"}
+
+    def ask_after_that(child: process_module._Child, request: bytes, args_json: bytes) -> bytes:
+        monkeypatch.setattr(process_module._Child, "ask", ask)
+        return sapwood.canonical_json({"error": {**full, "line": None, "names": []}})
+
+    monkeypatch.setattr(process_module._Child, "ask", ask_after_that)
+    assert renderer.render("fine", b"{}", ()) == "fine"
+    assert pid(renderer) != first
+
+
 def test_a_child_that_stands_still_meets_the_wall_clock() -> None:
     renderer = ChildRenderer(RenderLimits(wall_s=0.3))
     renderer.render("", b"{}", ())

@@ -84,6 +84,15 @@ def test_a_path_is_an_id_and_the_mtime_is_the_time_of_its_version(tmp_path: Path
     assert changed.last_updated_ms == NOW
 
 
+def test_files_are_loaded_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    for name in "hcaebgfd":
+        for file in "zyx":
+            write(tmp_path, f"templates/{name}/{file}.jinja", name)
+    _, loaded = start(MemoryStore(), tmp_path)
+    own = [file.path for file in loaded.files if file.origin is Origin.PROJECT]
+    assert own == sorted(own)
+
+
 def test_a_project_replaces_a_packaged_template(tmp_path: Path) -> None:
     write(tmp_path, "templates/agent/single/prompt.jinja", "mine")
     registry, loaded = start(MemoryStore(), tmp_path)

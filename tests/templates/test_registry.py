@@ -156,6 +156,36 @@ def test_a_repetition_that_takes_too_much_is_a_limit(store: ArtifactStore) -> No
     rendering.close()
 
 
+def test_a_bare_id_means_the_packaged_text_unless_the_store_has_a_newer_one(
+    store: ArtifactStore, registry: TemplateRegistry
+) -> None:
+    def packaged_here() -> TemplateRegistry:
+        return TemplateRegistry(store, clock=lambda: NOW, packaged=lambda _: ("packaged", 5))
+
+    assert packaged_here().render("tpl.a.b", {}).text == "packaged"
+    registry.register("tpl.a.b", "newer")
+    assert packaged_here().render("tpl.a.b", {}).text == "newer"
+
+
+def test_what_was_meant_last_is_current_be_it_from_a_file_or_from_code(
+    store: ArtifactStore, registry: TemplateRegistry
+) -> None:
+    registry.register("tpl.a.b", "of the file")
+    later = TemplateRegistry(store, clock=lambda: NOW)
+    file = later.static_text("tpl.a.b", "of the file")
+    for text in ("of code", "of the file", "of code"):
+        if text == "of code":
+            later.register("tpl.a.b", text)
+        else:
+            later.adopt(file)
+        assert later.render("tpl.a.b", {}).text == text
+    later.adopt(file)
+    later.register("tpl.a.b", "of code")
+    current = later.current("tpl.a.b")
+    assert current is not None
+    assert (current.text, later.render("tpl.a.b", {}).text) == ("of code", "of code")
+
+
 def test_a_family_that_nobody_has_is_not_found(registry: TemplateRegistry) -> None:
     with pytest.raises(sapwood.NotFound, match=r"tpl\.a\.b"):
         registry.render("tpl.a.b", {})
@@ -167,8 +197,10 @@ def test_a_version_that_only_the_store_has_renders_in_the_child(
     version = registry.register(
         "tpl.a.b", "{% for i in range(9999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     )
+    rendering = Rendering(RenderLimits(cpu_s=0.1))  # the wall clock of a busy machine must not come first
     with pytest.raises(sapwood.TemplateLimit, match="processor time"):
-        TemplateRegistry(store).render(version.template_id.text, {})
+        TemplateRegistry(store, rendering=rendering).render(version.template_id.text, {})
+    rendering.close()
 
 
 def test_a_template_in_code_registers_with_its_first_use(store: ArtifactStore, registry: TemplateRegistry) -> None:

@@ -42,6 +42,10 @@ def test_an_undeclared_variable_is_an_unresolved_placeholder(trusted: bool) -> N
     [
         ("{% for a in [1] %}{{ a }}{% endfor %}\n\n{{ a }}", 3),
         ("{% with a = 1 %}{{ a }}{% endwith %}\n{{ a }}{{ a }}", 2),
+        ("{% macro m(b) %}{{ caller() }}{% endmacro %}{% call m(\na) %}x{% endcall %}", 2),
+        ("{% macro m(b=\na) %}{{ b }}{% endmacro %}{{ m(1) }}", 2),
+        ("{% with a = 1, b =\na %}{{ b }}{% endwith %}", 2),
+        ("{% autoescape true %}{% set a = 1 %}{% endautoescape %}\n{{ a }}", 2),
         ("{% macro m(a) %}{{ a }}{% endmacro %}\n{% block b %}\n{{ a }}{% endblock %}\n{{ a }}", 3),
         ("{% if 1 %}{% set a = 1 %}{% endif %}\n{{ a }}", 2),
         ("{% if 1 %}{% set a = 1 %}{% else %}\n{{ a }}{% endif %}", 2),
@@ -57,6 +61,12 @@ def test_the_line_of_a_placeholder_is_where_it_is_unresolved(text: str, line: in
     with pytest.raises(sapwood.UndeclaredVariable, match="unresolved placeholder a:") as caught:
         sapwood.render_template(text, {}, trusted=trusted)
     assert caught.value.line == line
+
+
+@both
+def test_a_loop_has_ended_where_its_else_begins(trusted: bool) -> None:
+    with pytest.raises(sapwood.UndeclaredVariable, match="unresolved placeholder loop:"):
+        sapwood.render_template("{% for x in [] %}{% else %}{{ loop.index }}{% endfor %}", trusted=trusted)
 
 
 @both
@@ -76,6 +86,8 @@ def test_the_line_of_a_placeholder_is_where_it_is_unresolved(text: str, line: in
         "{% macro m(x, y=a) %}{{ y }}{% endmacro %}{% if t %}{% set a = 1 %}{{ m(0) }}{% endif %}",
         "{% macro m() %}{{ caller(1) if caller and not varargs and not kwargs }}{% endmacro %}"
         "{% call(a) m() %}{{ a }}{% endcall %}",
+        "{% macro m() %}{{ caller() }}{% endmacro %}{% macro n() %}{% call m() %}{{ a }}{% endcall %}{% endmacro %}"
+        "{% set a = 1 %}{{ n() }}",
         "{% set a = 1 %}{% block b %}{{ a }}{% endblock %}",
         "{% for a in [1] %}{% block b scoped %}{{ a }}{% endblock %}{% endfor %}",
         "{% filter replace('x', a) %}{% set a = '1' %}x{% endfilter %}",

@@ -105,6 +105,7 @@ def test_a_live_object_is_no_argument() -> None:
         "{{ [(0 - 1) ** 0.5]|string }}",
         "{{ '{:n}'.format((0 - 1) ** 0.5) }}",
         "{{ '{:n}'.format(1) }}",
+        "{{ '{:5n}'.format(1) }}",
         "{{ 1 is sameas 1 }}",
         "{{ '\\ud800' }}",
     ],
@@ -153,6 +154,7 @@ def test_what_is_no_data_has_no_text(text: str) -> None:
         "{{ ','.join([nope]) }}",
         "{{ nope in [] }}",
         "{{ nope not in 'abc' }}",
+        "{{ nope not in [] }}",
         "{{ 1 < 2 in nope }}",
         "{{ nope is sameas none }}",
         "{% filter first %}{% endfilter %}",
@@ -234,6 +236,7 @@ def test_without_the_look_before_in_a_missing_value_is_used(monkeypatch: pytest.
         ("{% for x in xs %}{% set y | replace('_', x)|center(n.a + 2) %}_{% endset %}{{ y }}{% endfor %}", " a  b "),
         ("{{ none is sameas none }}{{ true is sameas false }}", "TrueFalse"),
         ("{{ '<b>' }}{{ '<b>'|e }}{{ '<'|tojson }}", '<b>&lt;b&gt;"\\u003c"'),
+        ("{{ dict(z=1, a={'y': 1, 'b': 2})|tojson }}", '{"a": {"b": 2, "y": 1}, "z": 1}'),
         ("{{ ('<b>%s'|safe) % '<' }}{{ ('<b>{}'|safe).format('<') + '>' }}", "<b>&lt;<b>&lt;&gt;"),
         ("{{ ('{a[0]:>2}'|safe).format_map({'a': '<'}) }}{{ '{}'.format('<' + '<'|safe) }}", " &lt;&lt;<"),
     ],
@@ -303,6 +306,20 @@ def test_what_is_closed_is_no_mistake() -> None:
 @pytest.mark.parametrize("text", [r"{{ '\d' }}", "{% if 0 %}{{ 1[0:2] }}{% endif %}x", "{{ 'a' if 0 else 'b'[0:1] }}"])
 def test_python_has_no_warning_about_a_template(text: str) -> None:
     render(text)
+
+
+def test_a_text_is_stopped_while_it_grows_too_long() -> None:
+    taken = 0
+
+    def chunks() -> Iterator[str]:
+        nonlocal taken
+        for _ in range(1000):
+            taken += 1
+            yield "x"
+
+    with pytest.raises(sandbox_module.OutputTooLong):
+        Sandbox(10).concat(chunks())
+    assert taken < 100
 
 
 def test_nothing_is_computed_while_a_template_is_compiled() -> None:

@@ -18,7 +18,9 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.prompt import Contribution, PromptContext
 from sapwood.core.template import TemplateVersion
 from sapwood.runtime.session import Store
-from sapwood.templates.versions import version_diff
+from sapwood.templates.refusals import list_refusals
+from sapwood.templates.usage import References
+from sapwood.templates.versions import family_versions, version_diff
 from tests.templates.recorded import record_run
 
 pytestmark = pytest.mark.artifacts_templates
@@ -100,6 +102,7 @@ def test_a_template_refused_in_a_run_leaves_its_validation_error_under_the_reque
     assert isinstance(error, ValidationError)
     assert (error.key.parent, error.code) == (agent.key, code)
     assert error.where == ("tpl.agent.nobody" if code == "NotFound" else "tpl.agent.open")
+    assert list_refusals(store.artifacts) == []  # which are those of no run
 
 
 def test_an_id_that_is_no_text_leaves_its_validation_error_too(store: Store) -> None:
@@ -173,6 +176,22 @@ def test_the_command_line_for_people(tmp_path: Path) -> None:
     uncoloured = plain.invoke(command, ["diff", "tpl.agent.single.prompt", "--project", str(tmp_path)], color=True)
     assert "\n+changed" in uncoloured.stdout
     assert "no templates" in run("list", "tpl.nothing")
+
+
+def test_an_id_means_its_own_versions_and_not_those_below_it(store: Store) -> None:
+    for name in ("tpl.agent.x", "tpl.agent.x.y"):
+        store.templates.register(name, name)
+    assert [version.text for version in family_versions(store.artifacts, "tpl.agent.x")] == ["tpl.agent.x"]
+
+
+def test_a_run_that_mentions_another_says_nothing_about_its_outcome(store: Store) -> None:
+    old, _, first, _ = two_versions(store)
+    with store.record() as run, run.agent("one") as agent:
+        agent.add(RefArtifact(agent.child_key(), target=first, role="see"))
+        run.outcome("merge", passed=True)
+    with store.artifacts.read() as reader:
+        (use,) = References(reader).uses(old.key)
+    assert [(one.name, one.passed) for one in use.outcomes] == [("tests", False)]
 
 
 def test_a_mistake_is_kept_once_and_is_over_when_its_file_is_mended(

@@ -11,8 +11,6 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.references import EVIDENCE_ROLE
 from sapwood.ports import Reader
 
-"""The role in which evidence that came after the Seal refers to its run."""
-
 
 @dataclass(frozen=True, slots=True)
 class Use:
