@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sapwood.core.provider import ProviderResult
 from sapwood.errors import ProviderBrokeProtocol, ProviderFailed
 from sapwood.providers import groups
 from sapwood.providers.command import CommandProvider
+from sapwood.providers.stream import Steady
 from tests.providers.streams import collect, play, python, texts
 
 ECHO = "import sys; sys.stdout.write(sys.stdin.read().upper())"
@@ -154,6 +156,74 @@ async def cancel_in_the_middle(pid_file: Path) -> None:
 def test_a_cancelled_call_ends_the_program_and_all_it_started(tmp_path: Path) -> None:
     asyncio.run(cancel_in_the_middle(tmp_path / "pid"))
     assert gone(int((tmp_path / "pid").read_text()))
+
+
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open(sys.argv[1] + ".new", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(60)
+"""
+
+
+async def begin_stubborn(pid_file: Path) -> asyncio.Task[Any]:
+    """Return a call, as the runtime makes it, of a program that ignores politeness; it runs."""
+    given = python(STUBBORN)
+    options = ProviderRunOptions(settings={**given.settings, "command": [*given.settings["command"], str(pid_file)]})
+    task = asyncio.ensure_future(collect(Steady("it", CommandProvider()), "go", options))
+    while not pid_file.exists():
+        await asyncio.sleep(0.01)
+    return task
+
+
+async def cancel_everything(pid_file: Path, order: tuple[int, ...]) -> None:
+    """Do what an engine does that stops: cancel every task there is, in any order, and wait for them."""
+    task = await begin_stubborn(pid_file)
+    tasks = sorted(asyncio.all_tasks() - {asyncio.current_task()}, key=lambda one: int(one.get_name().split("-")[1]))
+    assert len(tasks) == len(order)  # the call, the reader of its stream, the reader of the program's errors
+    for place in order:
+        tasks[place].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert task.cancelled()
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_an_engine_that_stops_leaves_no_program_whichever_task_it_cancels_first(
+    order: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "GRACE_S", 0.1)
+    asyncio.run(cancel_everything(tmp_path / "pid", order))
+    assert not was_left(tmp_path / "pid")
+
+
+def was_left(pid_file: Path) -> bool:
+    """Tell whether the program lives; it is ended then."""
+    program = int(pid_file.read_text())
+    is_left = is_alive(program)
+    if is_left:
+        os.kill(program, 9)
+    return is_left
+
+
+async def cancel_again(pid_file: Path, after_s: float) -> None:
+    task = await begin_stubborn(pid_file)
+    task.cancel()
+    await asyncio.sleep(after_s)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.1])
+def test_who_cancels_a_call_again_while_it_ends_gets_a_cancelled_call_whose_program_has_ended(
+    after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "GRACE_S", 0.3)
+    asyncio.run(cancel_again(tmp_path / "pid", after_s))
+    assert not was_left(tmp_path / "pid")
 
 
 @pytest.mark.mutant

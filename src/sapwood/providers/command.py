@@ -105,8 +105,10 @@ class CommandProvider:
         finally:
             for task in (feeding, errors):
                 task.cancel()
-            await asyncio.gather(feeding, errors, return_exceptions=True)
-            await end_group(process)
+            try:
+                await end_group(process)  # before anything that one more cancellation could cut short
+            finally:
+                await asyncio.gather(feeding, errors, return_exceptions=True)
 
     async def _answer(
         self, process: asyncio.subprocess.Process, settings: CommandOptions, node: str, deadline: float

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from sapwood.errors import ProviderFailed, plain_words
+from sapwood.providers.outlast import outlast
 
 MAX_ARGUMENT_BYTES: Final = 128 * 1024 - 1
 GRACE_S: Final = 2.0
@@ -39,15 +40,10 @@ async def start_group(
 async def end_group(process: asyncio.subprocess.Process) -> None:
     """End the program and all it started, first politely, and close its pipes; who is cancelled meanwhile waits too."""
     ending = asyncio.ensure_future(_end(process))
-    cancelled: asyncio.CancelledError | None = None
-    while not ending.done():
-        try:
-            await asyncio.wait({ending})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    ending.result()
-    if cancelled is not None:
-        raise cancelled
+    try:
+        await outlast(ending)
+    finally:
+        ending.result()
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

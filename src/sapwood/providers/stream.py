@@ -18,6 +18,7 @@ from sapwood.core.provider import ProviderResult
 from sapwood.core.provider_lines import LineError, Stamp, read_line, read_result
 from sapwood.errors import ProviderBrokeProtocol, ProviderFailed
 from sapwood.ports import Clock, Provider
+from sapwood.providers.outlast import outlast
 from sapwood.providers.stamps import real_stamps
 
 Item = GraphEvent | ProviderResult
@@ -120,7 +121,7 @@ async def merged(stream: AsyncIterator[Item], clock: Clock) -> AsyncGenerator[It
     finally:
         if pending is not None:
             pending.cancel()
-            await asyncio.wait({pending})
+            await outlast(pending)  # a stream that is still ending cannot be closed
 
 
 def _taken(pending: asyncio.Future[Item]) -> Item | None:
