@@ -47,6 +47,44 @@ def test_each_mistake_has_its_place_a_reason_and_what_was_meant(tmp_path: Path) 
     assert lines[3].startswith(f"{project / 'flow.yaml'}:6:23: unknown node 'shp'; did you mean 'ship'")
 
 
+OPTIONS = """\
+name: feature
+inputs: {words: {type: string, default: x}}
+defaults: {options: {timeout: 3}}
+nodes:
+  fine:   {kind: agent, template: tpl.agent.x.prompt, provider: scripted}
+  typo:   {kind: agent, template: tpl.agent.x.prompt, provider: scripted, options: {scrpt: answers.yaml}}
+  shell:  {kind: agent, template: tpl.agent.x.prompt, provider: command, options: {command: ls -l}}
+  unsaid: {kind: agent, template: tpl.agent.x.prompt, provider: command}
+  given:  {kind: agent, template: tpl.agent.x.prompt, provider: command, options: {command: "${inputs.words}"}}
+edges: [{from: fine, to: typo}, {from: typo, to: shell}, {from: shell, to: unsaid}, {from: unsaid, to: given}]
+"""
+
+
+def test_options_that_their_provider_cannot_use_are_mistakes_where_they_are_written(tmp_path: Path) -> None:
+    project = make_project(tmp_path, OPTIONS)
+    flow = str(project / "flow.yaml")
+    result = CliRunner().invoke(cli, ["check", flow, "--project", str(project)])
+    found = [line.removeprefix(f"{flow}:") for line in result.output.splitlines() if line.startswith(flow)]
+    assert [line.partition(" allowed:")[0] for line in found] == [
+        "3:22: provider command: unknown option 'timeout'; did you mean 'timeout_s'?",
+        "6:85: provider scripted: unknown option 'scrpt'; did you mean 'script'?",
+        "7:93: provider command: option command: expected a list of words, the program first",
+        "8:3: provider command: option command: expected a list of words, the program first",
+    ]
+
+
+def test_what_the_settings_tell_their_provider_is_checked_with_the_nodes_that_get_it(tmp_path: Path) -> None:
+    project = make_project(tmp_path, FLOW)
+    (project / "sapwood.toml").write_text('provider = "command"\nprovider_options = {comand = ["my-agent"]}\n')
+    result = CliRunner().invoke(cli, ["check", str(project / "flow.yaml"), "--project", str(project)])
+    assert result.exit_code == 1
+    assert "flow.yaml:3:3: provider command: unknown option 'comand'; did you mean 'command'?" in result.output
+    (project / "sapwood.toml").write_text('provider = "command"\nprovider_options = {command = ["my-agent"]}\n')
+    result = CliRunner().invoke(cli, ["check", str(project / "flow.yaml"), "--project", str(project)])
+    assert result.exit_code == 0, result.output
+
+
 def test_a_long_line_is_cut_around_its_mistake_with_a_mark_where_it_was_cut(tmp_path: Path) -> None:
     gate = f"ship: {{kind: gate, ask: '{'木' * 30}{'x' * 300}', colour: red, description: '{'y' * 300}'}}"
     project = make_project(tmp_path, FLOW.replace('ship: {kind: gate, ask: "Ship it?"}', gate))

@@ -117,13 +117,19 @@ def test_a_program_that_reads_nothing_of_a_large_prompt_is_fine() -> None:
         ({"comand": ["a"]}, "unknown option 'comand'; did you mean 'command'"),
         ({"command": ["./no-such-program"]}, "no-such-program cannot be started: No such file or directory$"),
         ({"command": ["a", "b\0"]}, "zero byte"),
+        ({"command": ["a"], "model": 3}, "option model: expected a name"),
     ],
-    ids=["none", "shell", "prompt", "timeout", "unknown", "misspelt", "missing", "zero"],
+    ids=["none", "shell", "prompt", "timeout", "unknown", "misspelt", "missing", "zero", "model"],
 )
 def test_wrong_options_are_named_and_not_tried_again(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ProviderFailed, match=why) as caught:
         play(CommandProvider(), "go", ProviderRunOptions(settings=settings))
     assert not caught.value.retryable
+
+
+def test_a_model_for_the_prices_and_a_script_to_be_tried_with_are_no_mistake() -> None:
+    given = python("print('ok', end='')", model="some-model", script="answers.yaml", answers=[{"report": "x"}])
+    assert play(CommandProvider(), "go", given)[-1] == ProviderResult("ok")
 
 
 def is_alive(pid: int) -> bool:

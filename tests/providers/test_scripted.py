@@ -95,3 +95,12 @@ def test_a_file_that_is_no_script_is_refused(tmp_path: Path, content: str) -> No
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidScript, match=r"none\.yaml"):
         load_script(tmp_path / "none.yaml")
+
+
+def test_a_misspelt_option_is_refused_and_those_of_the_provider_it_stands_in_for_are_not() -> None:
+    theirs = ProviderRunOptions(node="draft", settings={"command": ["my-agent"], "model": "m", "temperature": 0.5})
+    assert play(ScriptedProvider(), options=theirs)[-1] == ProviderResult("Scripted answer of draft, attempt 1.")
+    misspelt = ProviderRunOptions(node="draft", settings={"scrpt": "answers.yaml"})
+    with pytest.raises(ProviderFailed, match="unknown option 'scrpt'; did you mean 'script'") as caught:
+        play(ScriptedProvider(), options=misspelt)
+    assert not caught.value.retryable

@@ -25,7 +25,7 @@ from sapwood.core.workflow_check import Known
 from sapwood.errors import EngineFailed, InvalidSettings, NotFound, RunBusy, RunSealed, SapwoodError
 from sapwood.ingest.documents import ProjectDocuments
 from sapwood.ports import Engine, Provider, RunRow
-from sapwood.providers.discovery import find_provider, provider_names
+from sapwood.providers.discovery import check_options, find_provider, provider_names
 from sapwood.providers.program import run_program
 from sapwood.providers.stream import Steady
 from sapwood.runtime.control import Control
@@ -197,7 +197,7 @@ def known_here(loaded: Loaded, store: Store) -> Known:
         name: f"{one.path}: {one.error}" for one in loaded.refused if (name := getattr(one.error, "template_id", None))
     }
     usable = {name: variables for name, variables in templates.items() if name not in refused}
-    return Known(provider_names(), usable, refused)
+    return Known(provider_names(), usable, refused, check_options)
 
 
 def before_a_store(path: str, settings: Settings, prepare: Callable[[Runner], Prepared]) -> Prepared | None:

@@ -34,16 +34,25 @@ def build_workflow(data: Mapping[str, Any], workflows: Mapping[str, Any], usual:
     return msgspec.convert(whole, Workflow)
 
 
+def agent_options(
+    node: Mapping[str, Any], defaults: Mapping[str, Any], usual: Usual = NOBODY_SAID
+) -> tuple[str, dict[str, Any]]:
+    """Return who answers for an agent node, and all that provider is told; a node's own options win."""
+    provider = node.get("provider", defaults.get("provider", usual.provider))
+    theirs = usual.options if provider == usual.provider else {}
+    return provider, {**theirs, **defaults.get("options", {}), **node.get("options", {})}
+
+
 def _node(
     key: str, node: Mapping[str, Any], defaults: Mapping[str, Any], workflows: Mapping[str, Any], usual: Usual
 ) -> Any:
     fields = {field.name for field in NODE_KINDS[node["kind"]].fields}
     built = {name: value for name, value in defaults.items() if name in fields} | dict(node) | {"key": key}
-    for name in ("limits", "backoff", "context", "options"):  # a node's part replaces only the fields it names
+    for name in ("limits", "backoff", "context"):  # a node's part replaces only the fields it names
         if name in node and name in defaults:
             built[name] = {**defaults[name], **node[name]}
-    if node["kind"] == "agent" and built.setdefault("provider", usual.provider) == usual.provider:
-        built["options"] = {**usual.options, **built.get("options", {})}
+    if node["kind"] == "agent":
+        built["provider"], built["options"] = agent_options(node, defaults, usual)
     if "output" not in node:
         built.pop("ingest", None)  # a default applies to nodes with an output
     if node["kind"] == "spawn":

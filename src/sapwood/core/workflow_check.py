@@ -5,7 +5,7 @@ Works on whatever could be read, so that one mistake does not hide the others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from sapwood.core.phases import resolve_manifest
 from sapwood.core.substitution import references
 from sapwood.core.template import TemplateId
 from sapwood.core.workflow import Workflow
+from sapwood.core.workflow_build import NOBODY_SAID, Usual, agent_options
 from sapwood.errors import InvalidGuard, SapwoodError
 
 Data = Mapping[str, Any]
@@ -30,12 +31,16 @@ _SUBSTITUTED = ("args", "options", "run", "env", "cwd", "content", "ask", "input
 class Known(NamedTuple):
     """What there is where a workflow is to run; None: not known, so nothing is said about it.
 
-    `templates` are the ids with the names of their arguments, `refused` those that cannot be used, and why.
+    `templates` are the ids with the names of their arguments, `refused` those that cannot be used, and why. `options`
+    tells what is wrong with the options of a provider, each at its place among them. `usual` answers where nobody is
+    named.
     """
 
     providers: Collection[str] | None = None
     templates: Mapping[str, Collection[str]] | None = None
     refused: Mapping[str, str] = MappingProxyType({})
+    options: Callable[[str, Data], Iterable[Problem]] = lambda _provider, _options: ()
+    usual: Usual = NOBODY_SAID
 
 
 NOTHING_KNOWN: Final = Known()
@@ -120,6 +125,25 @@ def _arguments(path: Path, node: Data, known: Known) -> Iterator[Problem]:
             yield Problem((*path, "args", name), *unknown_name(what, name, variables), at_key=True)
 
 
+def _options(path: Path, node: Data, defaults: Data, known: Known) -> Iterator[Problem]:
+    """Check what an agent's provider is told, wherever it was written; a value that is still to come is not judged."""
+    if node.get("kind") != "agent":
+        return
+    provider, options = agent_options(node, defaults, known.usual)
+    for problem in known.options(provider, options):
+        name = problem.path[0]
+        value = options.get(str(name))
+        if not problem.at_key and isinstance(value, str) and "${" in value:
+            continue
+        what = f"provider {provider}: {problem.what}"
+        if name in node.get("options", {}):
+            yield Problem((*path, "options", name), what, problem.allowed, at_key=problem.at_key)
+        elif name in defaults.get("options", {}):
+            yield Problem(("defaults", "options", name), what, problem.allowed, at_key=problem.at_key)
+        else:
+            yield Problem(path, what, problem.allowed, at_key=True)
+
+
 def _node(
     path: Path,
     node: Data,
@@ -130,6 +154,7 @@ def _node(
 ) -> Iterator[Problem]:
     yield from _block(path, node, known)
     yield from _arguments(path, node, known)
+    yield from _options(path, node, data.get("defaults", {}), known)
     yield from _document(path, node, child)
     yield from _references(path, node, data.get("inputs", {}), child)
     kind = node.get("kind")

@@ -1,8 +1,9 @@
 """Any command-line agent as a provider: the prompt goes in, text or lines of JSON come out.
 
 `options` of the node: `command` (a list of words), `prompt` (`stdin` or `argument`), `output` (`text` or `jsonl`),
-`timeout_s`, `max_output_bytes`, `env`. The program gets the system prompt in SAPWOOD_SYSTEM_PROMPT and its own process
-group, all of which is ended when the time is up, the output too large, or the call cancelled.
+`timeout_s`, `max_output_bytes`, `env`; `model` is what prices and the record call it. The program gets the system
+prompt in SAPWOOD_SYSTEM_PROMPT and its own process group, all of which is ended when the time is up, the output too
+large, or the call cancelled.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ import asyncio
 import codecs
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from sapwood.core.events import GraphEvent
-from sapwood.core.mistakes import unknown_name
+from sapwood.core.mistakes import Problem, unknown_name
 from sapwood.core.prompt import ProviderRunOptions, render_provider_text
 from sapwood.core.provider import ProviderResult
 from sapwood.core.provider_lines import LineError, read_line
 from sapwood.errors import ProviderFailed
 from sapwood.providers.groups import end_group, start_group
+from sapwood.providers.scripted import OPTIONS
 from sapwood.providers.stamps import Stamps, real_stamps
 
 NAME: Final = "command"
@@ -41,18 +43,25 @@ class CommandOptions:
     timeout_s: float = 600.0
     max_output_bytes: int = 8 * 1024 * 1024
     env: Mapping[str, str] = field(default_factory=dict)
+    model: str = ""
 
     @classmethod
     def read(cls, settings: Mapping[str, Any]) -> CommandOptions:
         """Read the node's options; raise ProviderFailed (another try would not help) that names the wrong one."""
-        unknown = [name for name in settings if name not in cls.__dataclass_fields__]
-        if unknown:
-            words = "; ".join(unknown_name("option", unknown[0], cls.__dataclass_fields__))
-            raise ProviderFailed(NAME, words, retryable=False)
+        for problem in cls.problems(settings):
+            raise ProviderFailed(NAME, "; ".join(filter(None, (problem.what, problem.allowed))), retryable=False)
+        own = {name: value for name, value in settings.items() if name not in OPTIONS}
+        return cls(**{**own, "command": tuple(settings["command"])})
+
+    @classmethod
+    def problems(cls, settings: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield what is wrong with them. Those of `scripted`, which a file may carry to be tried with, are not."""
+        for name in settings:
+            if name not in cls.__dataclass_fields__ and name not in OPTIONS:
+                yield Problem((name,), *unknown_name("option", name, cls.__dataclass_fields__), at_key=True)
         for name, is_right, expected in _RULES:
             if (name in settings or name == "command") and not is_right(settings.get(name)):
-                raise ProviderFailed(NAME, f"option {name}: expected {expected}", retryable=False)
-        return cls(**{**settings, "command": tuple(settings["command"])})
+                yield Problem((name,), f"option {name}: expected {expected}")
 
 
 def _is_words(value: Any) -> bool:
@@ -74,6 +83,7 @@ _RULES: Final = (
     ("timeout_s", _is_positive, "a number of seconds"),
     ("max_output_bytes", lambda value: _is_positive(value) and isinstance(value, int), "a whole number"),
     ("env", _is_texts, "names and texts"),
+    ("model", lambda value: isinstance(value, str), "a name"),
 )
 
 

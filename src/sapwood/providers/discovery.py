@@ -5,18 +5,28 @@ An entry point names something that, called without arguments, gives a provider;
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import Any, Final
 
-from sapwood.core.mistakes import unknown_name
+from sapwood.core.mistakes import Problem, unknown_name
 from sapwood.errors import NotFound, ProviderFailed
 from sapwood.ports import Provider
-from sapwood.providers.command import CommandProvider
-from sapwood.providers.scripted import ScriptedProvider
+from sapwood.providers.command import CommandOptions, CommandProvider
+from sapwood.providers.scripted import ScriptedProvider, option_problems
 
 GROUP: Final = "sapwood.providers"
 _OURS: Final[dict[str, Callable[[], Provider]]] = {"command": CommandProvider, "scripted": ScriptedProvider}
+
+_CHECKS: Final[dict[str, Callable[[Mapping[str, Any]], Iterable[Problem]]]] = {
+    "command": CommandOptions.problems,
+    "scripted": option_problems,
+}
+
+
+def check_options(name: str, settings: Mapping[str, Any]) -> Iterable[Problem]:
+    """Return what is wrong with the options of a node, as far as it can be told before the call: of ours alone."""
+    return _CHECKS[name](settings) if name in _CHECKS else ()
 
 
 def _offered() -> dict[str, EntryPoint]:

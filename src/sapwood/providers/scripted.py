@@ -18,13 +18,15 @@ nodes of built-in workflows whose results are checked get answers that pass.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from sapwood.core.events import GraphEvent
+from sapwood.core.mistakes import Problem, unknown_name
 from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.core.provider_lines import LineError, Stamp, read_line, read_result
@@ -36,6 +38,7 @@ MAX_SCRIPT_BYTES: Final = 16 * 1024 * 1024
 MAX_REPORT_CHARS: Final = 64 * 1024 * 1024
 _RESULT = ("report", "content_type", "decision", "data", "tokens", "input_tokens")
 _KNOWN = (*_RESULT, "fail", "retryable", "events", "delay_s", "repeat")
+OPTIONS: Final = ("answers", "script")
 _NOBODY = Stamp("0", "check", "2026-01-01T00:00:00.000Z")
 
 
@@ -62,6 +65,13 @@ class Script:
             if pattern == node or fnmatchcase(node, pattern):
                 return answers[min(attempt, len(answers)) - 1]
         return self.default or {"report": f"Scripted answer of {node or 'nobody'}, attempt {attempt}."}
+
+
+def option_problems(settings: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the options that are ours but for their spelling; others may be for the provider this one stands in for."""
+    for name in settings:
+        if name not in OPTIONS and get_close_matches(name.lower(), OPTIONS, n=1, cutoff=0.75):
+            yield Problem((name,), *unknown_name("option", name, OPTIONS), at_key=True)
 
 
 def load_script(path: str | Path) -> Script:
@@ -106,6 +116,8 @@ class ScriptedProvider:
 
     def _script_for(self, options: ProviderRunOptions) -> Script:
         settings = options.settings
+        for problem in option_problems(settings):
+            raise ProviderFailed("scripted", f"{problem.what}; {problem.allowed}", retryable=False)
         if "answers" in settings:
             return Script({options.node or "*": settings["answers"]}, source=f"options of {options.node}")
         if "script" in settings:

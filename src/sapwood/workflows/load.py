@@ -64,7 +64,8 @@ def _parse(text: str, file: str, folder: Path, outer: tuple[str, ...], known: Kn
     workflows: dict[str, Workflow] = {}
     if data is not ABSENT:
         workflows = _nested(data, reader, folder, outer, known, usual)
-        for problem in check_workflow(data, workflows, known, has_all_edges=reader.is_whole("edges")):
+        here = known._replace(usual=usual)
+        for problem in check_workflow(data, workflows, here, has_all_edges=reader.is_whole("edges")):
             reader.note(problem)
     if mistakes or reader.mistakes:
         found: list[Mistake] = list(dict.fromkeys([*mistakes, *reader.mistakes]))
