@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import sapwood
+
 
 def test_version_is_one_line() -> None:
     done = subprocess.run([sys.executable, "-m", "sapwood", "--version"], capture_output=True, text=True, check=True)
@@ -60,8 +62,9 @@ def test_output_that_cannot_be_written_is_one_line_and_exit_code_4(tmp_path: Pat
         assert (done.returncode, done.stderr) == (4, "sapwood: could not do it: No space left on device\n"), words
 
 
-def test_a_reader_that_has_gone_is_neither_yes_nor_no_and_no_traceback() -> None:
-    command = [sys.executable, "-m", "sapwood", "graph", "team"]
+@pytest.mark.parametrize("words", [["graph", "team"], ["--help"], ["context", "team", "todo", "--preview"]])
+def test_a_reader_that_has_gone_is_neither_yes_nor_no_and_no_traceback(words: list[str]) -> None:
+    command = [sys.executable, "-m", "sapwood", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -76,3 +79,14 @@ def test_a_terminal_that_knows_few_characters_gets_the_others_written_out() -> N
     done = subprocess.run(command, env=environ, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"\\u25cf  todo (agent scripted) -> docs/TODO.md\n" in done.stdout
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)])
+def test_a_run_whose_outputs_were_closed_before_it_began_is_a_run(closed: tuple[int, ...], tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "sapwood", "run", "single", "-i", "task=x", "--project", str(tmp_path)]
+    shut = " ".join(f"{number}>&-" for number in closed)
+    done = subprocess.run(["sh", "-c", f'"$@" {shut}', "sh", *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    with sapwood.open(tmp_path / ".sapwood" / "sapwood.db") as store:
+        assert store.runs()[0].status == "completed"
+        assert store.verify().is_ok

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +51,24 @@ def test_show_prints_the_tree_with_nothing_that_a_terminal_obeys_and_raw_the_exa
     assert call(tmp_path, "show", prompt.key.text, "--raw").stdout_bytes == b"Hi \x1b[31mred"
     assert call(tmp_path, "show", run.key.text, "--depth", "0").output.count("\n") == 1
     assert "--after" in call(tmp_path, "show", run.key.text, "--limit", "2").output
+
+
+def test_on_a_terminal_the_exact_bytes_have_nothing_that_it_obeys(run: Run, tmp_path: Path) -> None:
+    prompt = next(record for record in _records(tmp_path, run) if record.kind == "RenderedPrompt")
+    ours, theirs = pty.openpty()
+    words = ["show", prompt.key.text, "--raw", "--store", str(tmp_path / "s.db")]
+    with subprocess.Popen([sys.executable, "-m", "sapwood", *words], stdout=theirs, stderr=theirs) as process:
+        assert process.wait(20) == 0
+    assert os.read(ours, 10_000) == b"Hi \\u{1b}[31mred\r\n"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_exact_bytes_are_not_promised_as_json(run: Run, tmp_path: Path) -> None:
+    for words in (["show", "--raw"], ["context", "pick", "--entry", "1"], ["context", "pick", "--phase"]):
+        refused = call(tmp_path, words[0], run.key.text, *words[1:], "--json")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "leave --json out" in refused.stderr
 
 
 def test_show_pages_a_tree_without_gap_or_repetition_at_any_depth(run: Run, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from sapwood.cli.console import plain_console
 from sapwood.cli.live import Display, Lines, Tree, lines_of, summary_of
 from sapwood.cli.opened import same_place
 from sapwood.cli.stops import Stop, Stops
@@ -65,7 +66,7 @@ def watch(runner: Runner, submit: Callable[[], ArtifactKey], stops: Stops, *, is
 def show_last(view: RunView) -> None:
     """Print the run as it stays on the screen."""
     if is_drawing():
-        console = _console()
+        console = plain_console()
         console.print(*lines_of(view, console), sep="\n", soft_wrap=True)
         click.echo(f"run {view.run}")
     else:
@@ -86,7 +87,7 @@ def _wait(runner: Runner, run: ArtifactKey, stops: Stops, *, is_quiet: bool) -> 
         lines: Display = Lines()
         click.echo(f"run {run}")
         return _look_on(runner, run, stops, lambda: lines.show(overview.load(run)))
-    tree = Tree(_console())
+    tree = Tree(plain_console())
     with tree.live():
         return _look_on(runner, run, stops, lambda: tree.show(overview.load(run)))
 
@@ -126,14 +127,4 @@ def report(view: RunView, *, as_json: bool) -> None:
 
 def is_drawing() -> bool:
     """Tell whether the output is a terminal that can draw a line anew; others get one line for each change."""
-    return sys.stdout.isatty() and not _console().is_dumb_terminal
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False, emoji=False)
-
-
-if TYPE_CHECKING:
-    from rich.console import Console
+    return sys.stdout.isatty() and not plain_console().is_dumb_terminal

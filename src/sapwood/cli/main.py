@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
@@ -58,20 +59,41 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with reading_may_end():  # --help prints while the words are read
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with reading_may_end():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
         except Stop as stop:
             raise SystemExit(stop.exit_code) from None
-        except BrokenPipeError:  # whoever read has gone, as `head` does: that is neither yes nor no
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered goes nowhere
-            raise SystemExit(NOBODY_READS) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@contextmanager
+def reading_may_end() -> Iterator[None]:
+    """End with an exit code of its own when whoever read has gone, as `head` does: that is neither yes nor no."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered goes nowhere
+        raise SystemExit(NOBODY_READS) from None
+
+
+def open_closed_outputs() -> None:
+    """Give what is printed a place to go where the caller closed standard output or error: nowhere."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, number)  # else a file of the store could get this number
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115 (open to the end)
 
 
 @click.command(cls=LazyGroup, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,6 +104,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    open_closed_outputs()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # terminals that know fewer characters than we write

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sapwood.cli.bars import bar
+from sapwood.cli.console import plain_console
 from sapwood.cli.rows import counted, print_rows
 from sapwood.core.context_preview import ContextPreview
 from sapwood.core.phases import DEFAULT_NARRATIVE_CAP, HANDOFF_FIELDS, PhaseManifest
@@ -10,10 +11,9 @@ from sapwood.core.phases import DEFAULT_NARRATIVE_CAP, HANDOFF_FIELDS, PhaseMani
 
 def show_preview(preview: ContextPreview) -> None:
     """Print the possible sources in their order, the extensions, and the phase's share."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = plain_console()
     if not preview.gets_context:
         console.print(Text(f"{preview.node} is a {preview.kind} node: no context is made for it"), soft_wrap=True)
         return

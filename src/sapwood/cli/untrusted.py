@@ -19,6 +19,14 @@ def visible(text: str) -> str:
     return "".join(character if _is_harmless(character) else f"\\u{{{ord(character):x}}}" for character in text)
 
 
+def print_exactly(content: bytes) -> None:
+    """Write the exact bytes; on a terminal, with control characters made visible."""
+    if sys.stdout.isatty():
+        click.echo(visible(content.decode(errors="backslashreplace")))
+    else:
+        click.echo(content, nl=False)
+
+
 def one_line(text: str) -> str:
     """Return `text` visible and on one line: no name that an agent gave can begin a line of ours."""
     return visible(" ".join(text.split()))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 import msgspec
 
+from sapwood.cli.console import plain_console
 from sapwood.cli.opened import open_existing, store_options
 from sapwood.cli.rows import print_rows
 from sapwood.core.artifacts import BudgetResult
@@ -60,8 +61,6 @@ def _results(reader: Reader, run: ArtifactKey | None) -> Iterator[AppliedBudget]
 
 
 def _show(found: list[BudgetStats]) -> None:
-    from rich.console import Console
-
     if not found:
         click.echo("No budget has been applied yet.")
         return
@@ -71,7 +70,7 @@ def _show(found: list[BudgetStats]) -> None:
         cells = (one.phase, one.node, one.budget_tokens, one.estimator, one.applied, one.truncated)
         sizes = (one.median_original_tokens, one.max_original_tokens, one.dropped_tokens, one.verdict)
         rows.append([_cell(cell) for cell in (*cells, *sizes)])
-    print_rows(Console(highlight=False, markup=False, emoji=False), titles, rows)
+    print_rows(plain_console(), titles, rows)
 
 
 def _cell(value: int | str | None) -> str:

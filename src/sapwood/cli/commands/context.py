@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +11,10 @@ import click
 import msgspec
 
 from sapwood.cli.bars import bar
+from sapwood.cli.console import plain_console
 from sapwood.cli.opened import open_existing, store_options
 from sapwood.cli.rows import counted, print_rows
-from sapwood.cli.untrusted import visible
+from sapwood.cli.untrusted import print_exactly, visible
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import NotFound
 from sapwood.runtime.contextview import SeenContext, SeenEntry, changed_policy, load_context, with_policy
@@ -53,14 +53,16 @@ def command(
             raise click.UsageError("--preview goes with --policy, --project and --json only: nothing has run yet")
         _preview(run, node, project, changes, as_json)
         return
+    if as_json and (entry is not None or show_phase):
+        raise click.UsageError("--entry and --phase print exact bytes, which are no JSON: leave --json out")
     with open_existing(store, project) as opened, opened.artifacts.read() as reader:
         seen = load_context(reader, ArtifactKey(run), node, attempt)
         if changes:
             seen = with_policy(reader, seen, changed_policy(seen.policy, changes))
     if entry is not None:
-        _print_exactly(_entry_text(seen, entry))
+        print_exactly(_entry_text(seen, entry).encode())
     elif show_phase:
-        _print_exactly(_phase_text(seen))
+        print_exactly(_phase_text(seen).encode())
     elif as_json:
         click.echo(json.dumps(_as_data(seen), ensure_ascii=True, indent=2))
     else:
@@ -94,14 +96,6 @@ def _phase_text(seen: SeenContext) -> str:
     return seen.phase_text
 
 
-def _print_exactly(text: str) -> None:
-    """Write the exact bytes; on a terminal, with control characters made visible."""
-    if sys.stdout.isatty():
-        click.echo(visible(text))
-    else:
-        click.echo(text.encode(), nl=False)
-
-
 def _as_data(seen: SeenContext) -> dict[str, Any]:
     names = ("run", "node", "attempt", "recorded_in", "manifest", "phase_text")
     budgets = ("phase", "original_tokens", "budget_tokens", "truncated_tokens", "was_truncated", "estimator")
@@ -120,10 +114,9 @@ def _or_null(value: Any) -> Any:
 
 def show_context(seen: SeenContext, *, is_what_if: bool = False, show_cuts: bool = False) -> None:
     """Print what a node saw, or would see."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = plain_console()
     would = "would see" if is_what_if else "saw"
     console.print(Text(f"{seen.node}, attempt {seen.attempt}, {would} {_count(seen)}"), soft_wrap=True)
     if seen.entries or seen.dropped:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sapwood.cli.console import plain_console
 from sapwood.cli.rows import counted
 from sapwood.cli.untrusted import print_diff, visible
 from sapwood.clock import KeyFactory
@@ -266,10 +267,9 @@ def _add_row(table: Table, *cells: str, style: str = "") -> None:
 
 
 def _print_table(table: Table) -> None:
-    from rich.console import Console
-
     if table.row_count:
-        Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200).print(table)
+        is_seen = sys.stdout.isatty()
+        plain_console(None if is_seen else 200).print(table, soft_wrap=not is_seen)
 
 
 def _print_json(value: Any) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from itertools import islice
 
 import click
 
 from sapwood.cli.artifact_lines import ArtifactLines
 from sapwood.cli.opened import open_existing, same_place, store_options
-from sapwood.cli.untrusted import json_line
+from sapwood.cli.untrusted import json_line, print_exactly
 from sapwood.core.codec import to_dict
 from sapwood.core.keys import ArtifactKey
 from sapwood.errors import InvalidInput, NotFound
@@ -47,6 +46,8 @@ def command(
     odd in brackets, in a wide terminal the last segment of the key, and how the content begins. With --json
     each line is one artifact, as an object.
     """
+    if raw and as_json:
+        raise click.UsageError("--raw prints exact bytes, which are no JSON: leave --json out")
     if timeline and depth is not None:
         raise InvalidInput("--timeline has no levels; leave --depth out")
     top = ArtifactKey(key)
@@ -91,7 +92,7 @@ def _print_bytes(reader: Reader, key: ArtifactKey) -> None:
     found = reader.find(key)
     if found is None:
         raise NotFound(f"artifact {key}", HINT)
-    sys.stdout.buffer.write(found.content)
+    print_exactly(found.content)
 
 
 def _width() -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from sapwood.cli.console import plain_console
 from sapwood.cli.opened import store_options
 from sapwood.cli.untrusted import one_line, print_diff, visible
 from sapwood.core.hashing import utf8
@@ -256,7 +257,6 @@ def _print_errors(rows: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def _print_tree(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.text import Text
     from rich.tree import Tree
 
@@ -271,7 +271,7 @@ def _print_tree(rows: list[dict[str, Any]]) -> None:
             branch.label = Text.assemble(row["id"].rpartition(".")[2], "  ", (note, "dim"))
         for version in row["versions"]:
             branch.add(Text(_version_line(version), style="bold" if version["current"] else ""))
-    console = Console(highlight=False)
+    console = plain_console()
     if not console.is_terminal:
         console.width = MAX_LINE_CHARS  # whoever reads a pipe wants whole lines
     console.print(top if rows else Text("no templates"))
