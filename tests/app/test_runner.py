@@ -194,6 +194,27 @@ edges:
 """
 
 
+TRIED = """
+name: tried
+defaults: {provider: scripted, attempts: 2, backoff: {first_s: 60}}
+nodes:
+  draft: {kind: agent, template: tpl.agent.x.prompt, options: {answers: [{fail: overloaded}, {report: done}]}}
+"""
+
+
+def test_while_a_node_waits_for_its_next_try_everybody_can_see_why(tmp_path: Path) -> None:
+    project = make_project(tmp_path, TRIED)
+    store, runner = make_runner(project)
+    with store, runner:
+        run = runner.start(runner.load(project / "flow.yaml"), {})
+        while (node := Overview(store).load(run).nodes[0]).attempts < 2:
+            assert runner.wait(run, 0.05) is None
+        assert (node.status, node.error, node.error_before) == ("running", None, "provider scripted: overloaded")
+        runner.control.cancel(run.text)
+        assert runner.wait(run, 20) == "cancelled"
+        assert Overview(store).load(run).nodes[0].error_before is None
+
+
 def test_commands_and_questions_name_the_inputs(tmp_path: Path) -> None:
     project = make_project(tmp_path, NAMED)
     store, runner = make_runner(project)

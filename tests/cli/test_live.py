@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from sapwood.cli.live import SIGNS, Lines, fitting, lines_of, summary_of
@@ -74,6 +75,22 @@ def test_a_question_goes_on_in_lines_of_its_own_and_its_answers_can_always_be_re
     assert lines[-2] == "  (approved | blocked)"
     endless = drawn(50, 40, (replace(node, question=long * 50),))
     assert (len(endless), endless[-3].endswith(" …"), endless[-2]) == (9, True, "  (approved | blocked)")
+
+
+def test_a_node_that_is_tried_again_says_why_the_try_before_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    node = NodeView("draft", "agent", "running", 0, 2, 0, error_before="overloaded\x1b[2J")
+    assert "  the try before failed: overloaded\\u{1b}[2J" in drawn(80, 40, (node,))
+    Lines().show(replace(VIEW, nodes=(node,)))
+    assert capsys.readouterr().out.rstrip().endswith("running, attempt 2: the try before failed: overloaded\\u{1b}[2J")
+
+
+@pytest.mark.parametrize("width", [24, 40, 60])
+def test_wide_characters_count_as_the_cells_they_take(width: int) -> None:
+    asks = NodeView("ask", "gate", "waiting", 0, 1, 0, question="木を育てる? " * 5, answers=("approved",))
+    failed = NodeView("tests", "command", "failed", 0, 1, 0, 5, error="樹液" * 40)
+    lines = drawn(width, 40, (asks, failed))
+    assert all(cell_len(line) <= width for line in lines[:-1])
+    assert "".join(lines).count("木") == 5
 
 
 def test_the_name_of_a_workflow_cannot_move_the_cursor() -> None:

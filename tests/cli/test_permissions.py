@@ -106,3 +106,12 @@ def test_a_folder_is_no_store_and_nobody_is_told_to_change_its_permissions(tmp_p
     (wrong,) = [check for check in examine(tmp_path) if not check.is_ok]
     assert wrong.name == "store"
     assert "chmod" not in wrong.message
+
+
+def test_a_pipe_or_a_device_is_no_store_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(sapwood.WrongStore, match="it is a pipe, a socket or a device; name a file"):
+            sapwood.open(place)
+        (wrong,) = [check for check in examine(place) if not check.is_ok]
+        assert wrong.name == "store"

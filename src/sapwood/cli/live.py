@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -108,7 +107,7 @@ def lines_of(view: RunView, console: Console, rows: int | None = None) -> list[T
 
     width = console.size.width - ECHO_CELLS
     is_utf8 = "utf" in console.encoding.lower()
-    notes = {node.key: _notes(node, width, is_utf8, is_whole=rows is None) for node in view.nodes}
+    notes = {node.key: _notes(node, console, width, is_utf8, is_whole=rows is None) for node in view.nodes}
     shown, left_out = fitting(view.nodes, rows, [1 + len(notes[node.key]) for node in view.nodes])
     names = [_name(node, is_utf8) for node in shown]
     name_cells = min(max(map(len, names), default=0), max(8, width - TIME_CELLS))
@@ -137,21 +136,37 @@ def _name(node: NodeView, is_utf8: bool) -> str:
 
 
 def _cut(text: str, cells: int, is_utf8: bool) -> str:
-    return text if len(text) <= cells else text[: cells - 1] + ("…" if is_utf8 else "~")
+    from rich.cells import cell_len, set_cell_size
+
+    mark = "…" if is_utf8 else "~"
+    return text if cell_len(text) <= cells else set_cell_size(text, cells - 1).rstrip() + mark
 
 
-def _notes(node: NodeView, cells: int, is_utf8: bool, *, is_whole: bool) -> list[str]:
+def _notes(node: NodeView, console: Console, cells: int, is_utf8: bool, *, is_whole: bool) -> list[str]:
     """Return what a node says in lines that fit: an error is cut, a question goes on, for a person has to answer it."""
+    from rich.cells import cell_len, set_cell_size
+
     indent = "  " * node.depth + "  "
     note = f"{indent}{note_of(node)}"
-    if not note.strip() or is_whole or len(note) <= cells:
+    if not note.strip() or is_whole or cell_len(note) <= cells:
         return [note] if note.strip() else []
     if node.question is None:
         return [_cut(note, cells, is_utf8)]
-    width, mark = max(20, cells - len(indent)), " …" if is_utf8 else " ~"
-    lines = textwrap.wrap(f"asks {one_line(node.question)}", width, max_lines=QUESTION_ROWS, placeholder=mark)
-    lines += textwrap.wrap(f"({' | '.join(node.answers)})", width)
+    width = max(20, cells - len(indent))
+    lines = _wrapped(f"asks {one_line(node.question)}", console, width)
+    if len(lines) > QUESTION_ROWS:
+        last = lines[QUESTION_ROWS - 1]
+        shown = set_cell_size(last, min(cell_len(last), width - 2)).rstrip()
+        lines[QUESTION_ROWS - 1 :] = [shown + (" …" if is_utf8 else " ~")]
+    lines += _wrapped(f"({' | '.join(node.answers)})", console, width)
     return [f"{indent}{line}" for line in lines]
+
+
+def _wrapped(text: str, console: Console, cells: int) -> list[str]:
+    """Return the text in lines of so many cells; many characters take two of them."""
+    from rich.text import Text
+
+    return [line.plain.rstrip() for line in Text(text).wrap(console, cells, overflow="fold")]
 
 
 def fitting(
@@ -219,6 +234,8 @@ def context_of(node: NodeView, is_utf8: bool) -> str:
 def note_of(node: NodeView) -> str:
     if node.question is not None:
         return f"asks {one_line(node.question)} ({' | '.join(node.answers)})"
+    if node.error_before and not node.error:
+        return f"the try before failed: {one_line(node.error_before)}"
     return one_line(node.error) if node.error else ""
 
 

@@ -44,6 +44,8 @@ class NodeView:
     context_limit_chars: int | None = None
     context_is_cut: bool = False
     error: str | None = None
+    error_before: str | None = None
+    """Why the try before failed, while the next one waits or runs."""
     question: str | None = None
     answers: tuple[str, ...] = ()
 
@@ -129,7 +131,8 @@ class Overview:
             context_chars=chars,
             context_limit_chars=None if chars is None else _limit(known),
             context_is_cut=is_cut,
-            error=result.error if result is not None and isinstance(result.error, str) else None,
+            error=_error(result),
+            error_before=_error(_tried(results.get(last - 1))) if result is None and status in OPEN else None,
             question=str(request.question) if is_asking else None,
             answers=request.options if is_asking and isinstance(request.options, tuple) else (),
         )
@@ -198,6 +201,15 @@ def _status(result: AgentResult | None, left: str | None) -> str:
     if result is None or "retry_after_s" in result.metadata:
         return left or "running"
     return result.status
+
+
+def _tried(result: AgentResult | None) -> AgentResult | None:
+    """Return a result that another try of the same visit follows; None for any other."""
+    return result if result is not None and "retry_after_s" in result.metadata else None
+
+
+def _error(result: AgentResult | None) -> str | None:
+    return result.error if result is not None and isinstance(result.error, str) else None
 
 
 def _tokens(result: AgentResult) -> int:

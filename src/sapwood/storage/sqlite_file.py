@@ -61,13 +61,15 @@ def real_path(name: str | os.PathLike[str]) -> Path:
 def is_read_only(path: Path) -> bool:
     """Tell whether the file can be read and not written, or no log beside it; raise WrongStore when it is no use."""
     try:
-        is_folder = stat.S_ISDIR(path.stat().st_mode)
+        mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         raise WrongStore(str(path), f"{error.strerror}; name another file, or change its permissions") from error
-    if is_folder:
+    if stat.S_ISDIR(mode):
         raise WrongStore(str(path), "it is a folder; name a file in it")
+    if not stat.S_ISREG(mode):  # whoever opens a pipe waits for somebody who writes to it
+        raise WrongStore(str(path), "it is a pipe, a socket or a device; name a file")
     if not os.access(path, os.R_OK):
         raise WrongStore(str(path), "you may not read it; ask its owner, or change its permissions")
     return not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
