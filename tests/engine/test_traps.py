@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -417,6 +418,28 @@ def test_closing_leaves_a_run_to_be_continued_here_or_elsewhere(tmp_path: Path) 
         engine.submit(RUN)
         assert engine.wait(RUN, 20) == "completed"
     assert len(steps.facts("result")) == 3
+
+
+def test_closing_waits_for_threads_at_work_and_none_reports_to_a_loop_that_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def commit() -> None:
+        begun.set()
+        time.sleep(0.3)
+        ended.set()
+
+    class InAThread(FakeSteps):
+        async def call(self, run: str, node: str, attempt: int) -> str:
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, commit))
+            return await super().call(run, node, attempt)
+
+    with boot(tmp_path / "engine.db", InAThread(tmp_path / "log", CHAIN)) as engine:
+        engine.submit(RUN)
+        assert begun.wait(20)
+    assert ended.is_set()
+    assert "Event loop is closed" not in caplog.text
 
 
 def test_a_step_that_cannot_be_recorded_ends_the_run_with_its_error_and_can_be_tried_again(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class Engine:
         return self._loop.run(asyncio.to_thread(question, *words))
 
     def close(self) -> None:
-        self._loop.cancel_all()
+        self._loop.end_all()
         DBOS.destroy(destroy_registry=True)
         self._loop.stop()
         self._database.dispose()  # dbos leaves an engine that it was given open, with its files
@@ -148,9 +148,9 @@ class _Loop:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.begin(work).result()
 
-    def cancel_all(self) -> None:
-        """Cancel what runs and wait for its clean-up. No outcome is recorded for it: it stays to be continued."""
-        self.run(_cancel_others())
+    def end_all(self) -> None:
+        """Cancel what runs, wait for its clean-up and its threads. No outcome is recorded: it stays to be continued."""
+        self.run(_end_others())
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -158,8 +158,9 @@ class _Loop:
         self._loop.close()
 
 
-async def _cancel_others() -> None:
+async def _end_others() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()  # a thread that is late would find its loop closed

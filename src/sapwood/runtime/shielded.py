@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
@@ -12,14 +14,15 @@ Result = TypeVar("Result")
 
 async def shielded(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
     """Run `call` in a thread. A cancellation waits for it: its error is raised, else the cancellation goes on."""
-    task = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
+    in_context = partial(copy_context().run, call, *args, **kwargs)
+    work = asyncio.get_running_loop().run_in_executor(None, in_context)  # no task: whoever closes a loop cancels tasks
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
+    while not work.done():
         try:
-            await asyncio.wait({task})
+            await asyncio.wait({work})
         except asyncio.CancelledError as error:
             cancelled = error
-    result = task.result()
+    result = work.result()
     if cancelled is not None:
         raise cancelled
     return result
