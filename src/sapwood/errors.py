@@ -498,7 +498,8 @@ class SyncFailed(StoreUnwritable):
 
 class StoreDamaged(StoreError):
     def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"store {where} is damaged: {why}; keep a copy, then run sapwood verify and sapwood doctor")
+        what_to_do = "keep a copy; what sapwood verify cannot read is only in a backup"
+        super().__init__(f"store {where} is damaged: {why}; {what_to_do}")
         self.where = where
         self.why = why
 

@@ -20,6 +20,17 @@ def test_version_is_one_line() -> None:
     assert done.stdout.startswith("sapwood 0.")
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("runz", "'run'"), ("veryfy", "Did you mean 'verify'?"), ("template", "Did you mean 'templates'?")],
+)
+def test_a_misspelt_command_is_told_with_what_was_meant(typed: str, meant: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "sapwood", typed], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"No such command '{typed}'." in done.stderr
+    assert meant in done.stderr
+
+
 def test_ctrl_c_in_any_command_is_130_and_no_traceback(tmp_path: Path) -> None:
     """The command waits for a pipe that nobody writes to."""
     os.mkfifo(tmp_path / "flow.yaml")

@@ -59,6 +59,14 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:  # click knows those alone that it holds
+            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
+
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with reading_may_end():  # --help prints while the words are read
             return super().make_context(*args, **extra)
