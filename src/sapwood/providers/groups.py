@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from sapwood.errors import ProviderFailed, plain_words
-from sapwood.providers.outlast import outlast
+from sapwood.outlast import outlast
 
 MAX_ARGUMENT_BYTES: Final = 128 * 1024 - 1
 GRACE_S: Final = 2.0

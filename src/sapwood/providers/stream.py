@@ -17,8 +17,8 @@ from sapwood.core.prompt import ProviderRunOptions
 from sapwood.core.provider import ProviderResult
 from sapwood.core.provider_lines import LineError, Stamp, read_line, read_result
 from sapwood.errors import ProviderBrokeProtocol, ProviderFailed
+from sapwood.outlast import outlast
 from sapwood.ports import Clock, Provider
-from sapwood.providers.outlast import outlast
 from sapwood.providers.stamps import real_stamps
 
 Item = GraphEvent | ProviderResult

@@ -8,6 +8,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from sapwood.outlast import outlast
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -16,13 +18,8 @@ async def shielded(call: Callable[Arguments, Result], *args: Arguments.args, **k
     """Run `call` in a thread. A cancellation waits for it: its error is raised, else the cancellation goes on."""
     in_context = partial(copy_context().run, call, *args, **kwargs)
     work = asyncio.get_running_loop().run_in_executor(None, in_context)  # no task: whoever closes a loop cancels tasks
-    cancelled: asyncio.CancelledError | None = None
-    while not work.done():
-        try:
-            await asyncio.wait({work})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    result = work.result()
-    if cancelled is not None:
-        raise cancelled
+    try:
+        await outlast(work)
+    finally:
+        result = work.result()
     return result
