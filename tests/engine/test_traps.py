@@ -25,6 +25,7 @@ from sapwood.engine.boot import VERSION, boot
 from sapwood.engine.database import open_database
 from sapwood.engine.slots import exclusive
 from sapwood.errors import EngineBroken, EngineBusy, EngineStuck, RunBusy
+from sapwood.outlast import outlast
 from tests.conftest import ROOT
 from tests.engine.fake import FakeSteps
 
@@ -440,6 +441,25 @@ def test_closing_waits_for_threads_at_work_and_none_reports_to_a_loop_that_is_go
         assert begun.wait(20)
     assert ended.is_set()
     assert "Event loop is closed" not in caplog.text
+
+
+def test_closing_leaves_what_a_step_started_to_be_ended_by_that_step(tmp_path: Path) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def clean_up() -> None:
+        begun.set()
+        await asyncio.sleep(0.2)
+        ended.set()
+
+    class Careful(FakeSteps):
+        async def call(self, run: str, node: str, attempt: int) -> str:
+            await outlast(asyncio.ensure_future(clean_up()))
+            return await super().call(run, node, attempt)
+
+    with boot(tmp_path / "engine.db", Careful(tmp_path / "log", CHAIN)) as engine:
+        engine.submit(RUN)
+        assert begun.wait(20)
+    assert ended.is_set()
 
 
 def test_a_step_that_cannot_be_recorded_ends_the_run_with_its_error_and_can_be_tried_again(tmp_path: Path) -> None:

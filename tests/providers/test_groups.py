@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +49,22 @@ def test_an_engine_that_stops_ends_at_once_even_what_ignores_politeness() -> Non
             task.cancel()
 
     assert asyncio.run(stop_twice(cancel_all))[1] == -9
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 5])
+def test_who_is_cancelled_while_a_program_starts_ends_with_it(tmp_path: Path, turns: int) -> None:
+    alive = tmp_path / "alive"
+    words = [sys.executable, "-c", f"import time; time.sleep(0.5); open({str(alive)!r}, 'w')"]
+
+    async def cancel_early() -> None:
+        starting = asyncio.ensure_future(start_group("it", words, ".", os.environ))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        async with asyncio.timeout(20):
+            with suppress(asyncio.CancelledError):
+                await end_group(await starting)
+
+    asyncio.run(cancel_early())
+    time.sleep(0.7)
+    assert not alive.exists()

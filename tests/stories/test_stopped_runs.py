@@ -27,11 +27,11 @@ from sapwood.core.codec import from_record
 from sapwood.core.keys import ArtifactKey
 from sapwood.core.kind import Artifact
 from tests.conftest import Dose
+from tests.stopped import check_stopped
 
 WAYS = ("kill", "kill and no engine", "sigterm", "ctrl-c at the terminal")
 MAX_STOPS = 4
 RUN_S = 2.0
-NOT_STARTED = "Fatal Python error: init_import_site"  # Ctrl-C before the interpreter itself was up: exit code 1
 ATTEMPTS = {
     "plan": 1,
     "research": 2,
@@ -84,10 +84,7 @@ def drive(project: Path, rng: random.Random, way: str) -> int:
         await_end(process, project, 60)
         if process.wait(timeout=0) == 0:
             return stops
-        printed = (project / "printed").read_text()[-2000:]
-        assert process.returncode in (-9, 130, 143, -2, -15) or NOT_STARTED in printed, (
-            f"{process.returncode}: {printed}"
-        )
+        check_stopped(process.returncode, project / "printed")
         if way == "kill and no engine":
             for path in (project / ".sapwood").glob("engine.db*"):
                 path.unlink()

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import sqlalchemy
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
@@ -20,7 +21,7 @@ from sapwood.engine.database import open_database, whole_migrations
 from sapwood.engine.memory import give_back_large_blocks
 from sapwood.engine.reaper import Reaper
 from sapwood.engine.slots import Slot, exclusive
-from sapwood.engine.workflows import GraphWorkflow, register, start
+from sapwood.engine.workflows import GraphWorkflow, is_in_step, register, start
 from sapwood.errors import EngineBroken, EngineBusy, RunBusy
 from sapwood.ports import Steps
 
@@ -139,6 +140,8 @@ class _Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._loop.set_task_factory(self._task)
+        self._workflows: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sapwood-engine", daemon=True)
         self._thread.start()
 
@@ -150,17 +153,25 @@ class _Loop:
 
     def end_all(self) -> None:
         """Cancel what runs, wait for its clean-up and its threads. No outcome is recorded: it stays to be continued."""
-        self.run(_end_others())
+        self.run(self._end_all())
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
+    def _task(
+        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T] | Generator[Any, None, T], **more: Any
+    ) -> asyncio.Task[T]:
+        task = asyncio.Task(work, loop=loop, **more)
+        if not is_in_step.get():
+            self._workflows.add(task)
+        return task
 
-async def _end_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_default_executor()  # a thread that is late would find its loop closed
+    async def _end_all(self) -> None:
+        """Cancel the workflows alone: what a step has started, a clean-up too, is that step's to end."""
+        others = set(self._workflows) - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_default_executor()  # a thread that is late would find its loop closed

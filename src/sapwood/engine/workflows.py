@@ -8,8 +8,10 @@ second visit under the same id would silently return the first one's result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from dbos import DBOS, SetWorkflowID, WorkflowHandleAsync
 
@@ -20,6 +22,11 @@ GRAPH, NODE, CALL = "sapwood.graph", "sapwood.node", "sapwood.call"
 CALL_SUFFIX = "/call"
 
 GraphWorkflow = Callable[[str], Coroutine[Any, Any, str]]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+is_in_step: ContextVar[bool] = ContextVar("is_in_step", default=False)
+"""Set while a step runs, and in every task that it starts."""
 
 
 def register(steps: Steps, polling_s: float) -> GraphWorkflow:
@@ -29,14 +36,14 @@ def register(steps: Steps, polling_s: float) -> GraphWorkflow:
     async def call(run: str) -> str:
         """One try to do the node's work: the only part that may wait for a free place or a provider."""
         node, attempt = visit_of(run, own_id().removesuffix(CALL_SUFFIX))
-        return await DBOS.run_step_async({"name": f"call:{node}#{attempt}"}, steps.call, run, node, attempt)
+        return await DBOS.run_step_async({"name": f"call:{node}#{attempt}"}, _step(steps.call), run, node, attempt)
 
     @DBOS.workflow(name=NODE)
     async def node_workflow(run: str) -> str:
         """One attempt of one node: claim it, call."""
         me = own_id()
         node, attempt = visit_of(run, me)
-        await DBOS.run_step_async({"name": f"claim:{node}#{attempt}"}, steps.claim, run, node, attempt)
+        await DBOS.run_step_async({"name": f"claim:{node}#{attempt}"}, _step(steps.claim), run, node, attempt)
         child = await start(me + CALL_SUFFIX, call, run)
         return await child.get_result(polling_interval_sec=polling_s)
 
@@ -49,18 +56,30 @@ def register(steps: Steps, polling_s: float) -> GraphWorkflow:
         turn = 0
         while True:
             turn += 1
-            visits = await DBOS.run_step_async({"name": f"route:{turn}"}, steps.route, run, sorted(running))
+            visits = await DBOS.run_step_async({"name": f"route:{turn}"}, _step(steps.route), run, sorted(running))
             for visit in sorted(set(visits)):
                 if visit in seen:  # it would end at once with its old result, for ever
                     raise EngineStuck(run, visit)
                 seen.add(visit)
                 running[visit] = await start(f"{me}.{visit}", node_workflow, run)
             if not running:
-                return await DBOS.run_step_async({"name": "finish"}, steps.finish, run)
+                return await DBOS.run_step_async({"name": "finish"}, _step(steps.finish), run)
             first = await first_of(running, polling_s)
             await running.pop(first).get_result(polling_interval_sec=polling_s)
 
     return graph
+
+
+def _step(step: Callable[Arguments, Awaitable[Result]]) -> Callable[Arguments, Coroutine[Any, Any, Result]]:
+    @wraps(step)
+    async def told_apart(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        token = is_in_step.set(True)
+        try:
+            return await step(*args, **kwargs)
+        finally:
+            is_in_step.reset(token)
+
+    return told_apart
 
 
 async def first_of(running: dict[str, WorkflowHandleAsync[str]], polling_s: float) -> str:

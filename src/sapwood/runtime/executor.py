@@ -15,6 +15,7 @@ from sapwood.core.keys import ArtifactKey
 from sapwood.core.provider import ProviderResult
 from sapwood.core.workflow import GateNode, SpawnNode, WorkflowNode
 from sapwood.errors import SapwoodError, StoreError
+from sapwood.outlast import outlast
 from sapwood.runtime.histories import Histories
 from sapwood.runtime.history import Attempt, History, Plan
 from sapwood.runtime.journal import Journal
@@ -139,7 +140,7 @@ class Executor:
         finally:
             if not task.done():
                 task.cancel()
-                await asyncio.wait({task})
+                await outlast(task)
 
     def _next_look_s(self, work: Work) -> float:
         deadline_ms = work.meter.deadline_ms
