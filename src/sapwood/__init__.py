@@ -6,6 +6,7 @@ The names below are the public interface; everything else may change.
 import logging as _logging
 import typing as _typing
 
+import sapwood.interrupts as _interrupts  # noqa: F401 (before anything that imports msgspec)
 from sapwood.clock import KeyFactory
 from sapwood.core.artifact_event import ArtifactEvent
 from sapwood.core.canonical import canonical_json
