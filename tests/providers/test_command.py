@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -182,26 +181,6 @@ async def begin_stubborn(pid_file: Path) -> asyncio.Task[Any]:
     while not pid_file.exists():
         await asyncio.sleep(0.01)
     return task
-
-
-async def cancel_everything(pid_file: Path, order: tuple[int, ...]) -> None:
-    """Do what an engine does that stops: cancel every task there is, in any order, and wait for them."""
-    task = await begin_stubborn(pid_file)
-    tasks = sorted(asyncio.all_tasks() - {asyncio.current_task()}, key=lambda one: int(one.get_name().split("-")[1]))
-    assert len(tasks) == len(order)  # the call, the reader of its stream, the reader of the program's errors
-    for place in order:
-        tasks[place].cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    assert task.cancelled()
-
-
-@pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_an_engine_that_stops_leaves_no_program_whichever_task_it_cancels_first(
-    order: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(groups, "GRACE_S", 0.1)
-    asyncio.run(cancel_everything(tmp_path / "pid", order))
-    assert not was_left(tmp_path / "pid")
 
 
 def was_left(pid_file: Path) -> bool:
